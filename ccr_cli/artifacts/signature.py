@@ -18,7 +18,8 @@ FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
 COMMON_PROTOCOLS = (FULL, LABELLED)
 """Protocols that every data set has; others are of a data set's manifest."""
 SOFTMAX = "softmax"
-HUMAN = "human"
+HUMAN, MT, FILE = "human", "mt", "file"
+"""Kinds of queries: human captions, machine-translated captions, and those of a user's file."""
 OWN_SPLIT = "own-split"
 HALVES = "half-seed0"
 """What a signature calls queries whose own half of the gallery was taken out."""
@@ -126,6 +127,11 @@ class Signature:
         """Every value by its key, in order."""
         return dict(zip(KEYS, astuple(self), strict=True))
 
+    @property
+    def queries(self) -> str:
+        """The kind of the queries: `HUMAN`, `MT` or `FILE`."""
+        return read_queries(self.q)[0]
+
     @cached_property
     def rules(self) -> ScoreProtocol:
         """What `protocol` says."""
@@ -230,6 +236,25 @@ def read_runs(value: str) -> int:
 def read_reading(value: str) -> str:
     """By which reading of a model `sim` says that the similarity was taken; empty for the usual one."""
     return value.removeprefix(_COSINE).removeprefix("-")
+
+
+def query_value(number: int, kind: str = HUMAN, digest: str = "") -> str:
+    """The value of `q`: the number of queries; `mt-24-0a1b2c3d` with kind and checksum if not human captions.
+
+    >>> query_value(24), query_value(24, MT, "0a1b2c3d4e")
+    ('24', 'mt-24-0a1b2c3d')
+    """
+    return str(number) if kind == HUMAN else f"{kind}-{number}-{digest[:8]}"
+
+
+def read_queries(value: str) -> tuple[str, int]:
+    """What `q` says: the kind of queries, and how many.
+
+    >>> read_queries("24"), read_queries("mt-24-0a1b2c3d")
+    (('human', 24), ('mt', 24))
+    """
+    kind, _, rest = value.rpartition("-")[0].partition("-")
+    return (kind, int(rest)) if kind else (HUMAN, int(value))
 
 
 def galleries(sizes: Sequence[int]) -> str:

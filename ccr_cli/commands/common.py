@@ -368,12 +368,21 @@ def _plan_facts(planned: Planned) -> dict[str, object]:
     return {**facts, **plan, **planned.facts}
 
 
-def emit(inputs: Inputs, made: Sequence[Artifact], as_json: bool) -> None:
-    """Prints the artifacts that were read and made; exits 3 if items failed or training ended early."""
+def emit(
+    inputs: Inputs,
+    made: Sequence[Artifact],
+    as_json: bool,
+    more: Callable[[Artifact], Mapping[str, object]] = lambda artifact: {},
+) -> None:
+    """Prints the artifacts that were read and made; exits 3 if items failed or training ended early.
+
+    `more` are further facts about an artifact that was made, for JSON.
+    """
     new = {a.path: a for a in made}
     read = {a.path: a for a in inputs.read if a.path not in new}
     if as_json:
-        print(json.dumps({"read": [*map(_facts, read.values())], "made": [*map(_facts, new.values())]}))
+        made_facts = [{**_facts(artifact), **more(artifact)} for artifact in new.values()]
+        print(json.dumps({"read": [*map(_facts, read.values())], "made": made_facts}))
     else:
         for path in (*read, *new):
             print(path)

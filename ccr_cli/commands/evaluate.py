@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.console import say
@@ -54,7 +56,16 @@ def evaluate(
             show_summary(evaluations[-1])
     if call.dry_run:
         raise inputs.workspace.planned[-1]
-    c.emit(inputs, evaluations, call.json)
+    c.emit(inputs, evaluations, call.json, lambda artifact: {"results": _results(artifact)})
+
+
+def _results(artifact: Artifact) -> list[dict[str, Any]]:
+    """The entries of `metrics.json`, each with its chance level."""
+    from ccr_cli.artifacts import evaluation
+    from ccr_cli.report.tables.chance import levels
+
+    pairs = zip(evaluation.results(artifact), levels(artifact), strict=True)
+    return [result | {"signature": str(result["signature"]), "chance": {"SumR": level}} for result, level in pairs]
 
 
 EPILOG = c.examples(

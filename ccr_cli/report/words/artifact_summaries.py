@@ -9,10 +9,12 @@ from typing import Any
 from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
-from ccr_cli.artifacts.signature import SOFTMAX, signature_of
+from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, signature_of
 from ccr_cli.metrics.scripts import has_spaces
+from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import (
     decimal,
     duration,
@@ -23,7 +25,6 @@ from ccr_cli.report.words.numbers import (
     similarity,
     with_interval,
 )
-from ccr_cli.report.words.signature_words import WORDS
 
 DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
@@ -174,29 +175,34 @@ def headlines(results: Sequence[Result]) -> tuple[str, list[float | None]]:
 
 def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Line | Table]:
     """The headline figures with intervals; with `-v` signatures and breakdowns."""
-    results = evaluation.results(artifact)
+    results, expected = evaluation.results(artifact), chance.levels(artifact)
     name, values = headlines(results)
     names = [_queries(result) for result in results]
+    by_chance = ["" if level is None else f" (chance: {metric(level)})" for level in expected]
     if brief:
-        yield Line(f"  {name}: {', '.join(f'{n} {metric(v)}' for n, v in zip(names, values, strict=True))}")
+        shown = zip(names, values, by_chance, strict=True)
+        yield Line(f"  {name}: {', '.join(f'{n} {metric(v)}{level}' for n, v, level in shown)}")
+        yield from _near_chance(results, expected)
         return
     for sentence in _comparisons(results, name, values):
         yield Line(sentence, style="bold")
-    rows, block = [], ""
-    for queries, result, value in zip(names, results, values, strict=True):
-        head = f"{queries}: {name} {_with_margin(result, name, None, value)}"
+    rows: dict[str, list[Row]] = {}
+    for queries, result, value, level in zip(names, results, values, by_chance, strict=True):
+        head = f"{queries}: {name} {_with_margin(result, name, None, value)}{level}"
         figures = {d: [_with_margin(result, m, d) for m in METRICS] for d in DIRECTIONS}
         if not as_table:
             texts = ([f"{m} {text}" for m, text in zip(METRICS, figures[d], strict=True)] for d in DIRECTIONS)
             sides = (" ".join([_direction(result, d), *of]) for d, of in zip(DIRECTIONS, texts, strict=True))
             yield Line("; ".join([head, *sides]))
         for d in DIRECTIONS:
-            block, first = head, head if d == DIRECTIONS[0] else ""
-            cells = [Cell(first), Cell(_direction(result, d)), *(Cell(shown=figure) for figure in figures[d])]
-            rows.append(Row(cells, block=block))
-    if as_table:
-        columns = [Column("queries", "queries", text=True), Column("direction", "", text=True)]
-        yield Table("results", artifact.name, [*columns, *(Column(name, name) for name in METRICS)], rows)
+            cells = [Cell(head if d == DIRECTIONS[0] else ""), Cell(_direction(result, d))]
+            cells += [Cell(shown=figure) for figure in figures[d]]
+            rows.setdefault(result.get("queries", HUMAN), []).append(Row(cells, block=head))
+    for kind, of_kind in rows.items() if as_table else ():
+        columns = [Column("queries", signature_words.queries(kind), text=True), Column("direction", "", text=True)]
+        yield Table("results", artifact.name, [*columns, *(Column(name, name) for name in METRICS)], of_kind)
+    if any(result.get("queries") == MT for result in results):
+        yield Line(signature_words.ABOUT_MT)
     for queries, result in zip(names, results, strict=True):
         yield Line(f"{queries}: {result['signature']}", style="dim", level=1)
         yield from _breakdown(result)
@@ -212,6 +218,22 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
     if intervals := results[0].get("intervals"):
         interval = f"{percent(intervals['level'])} bootstrap interval over {intervals['drawn']}"
         yield Line(f"± half the {interval}; for MedR, its ends", style="dim")
+    yield from _near_chance(results, expected)
+
+
+def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) -> Iterator[Line]:
+    """A warning for each result of a run's own task that is not told from chance, with what to do."""
+    with_targets = any(r["role"] == "target" for r in results)
+    for result, level in zip(results, expected, strict=True):
+        if not is_plain(result) or result.get("corrupt") or (with_targets and result["role"] != "target"):
+            continue
+        if level is not None and chance.is_chance(result["SumR"], evaluation.interval(result, "SumR"), level):
+            trained = [result["run"]] if not result.get("ensemble") else result["ensemble"][:1]
+            yield Line(
+                f"{_queries(result)}: SumR {metric(result['SumR'])} cannot be told from chance ({metric(level)})\n  try: "
+                f"more epochs (ccr train --epochs), --method infonce, or check the pairs: ccr diagnose runs/{trained[0]}",
+                warning=True,
+            )
 
 
 def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | None]) -> Iterator[str]:
@@ -300,6 +322,8 @@ def _queries(result: Result) -> str:
     parts = [f"{result['data']} {result['lang']}{' (source)' if result['role'] == 'source' else ''}"]
     if result.get("ensemble"):
         parts.append(f"mean of {len(result['ensemble'])} runs")
+    if result.get("queries"):
+        parts.append(signature_words.queries(result["queries"]))
     if result["fusion"] != "none":
         parts.append(f"fused {result['fusion']}")
     if result.get("reading"):
@@ -317,7 +341,9 @@ def _corruption(text: str, lang: str) -> str:
     corruption = Corruption.parse(text)
     if corruption is None:
         return f"corrupted {text}"
-    words = WORDS["corruption"][corruption.kind].replace("words", "words" if has_spaces(lang) else "characters")
+    words = signature_words.WORDS["corruption"][corruption.kind].replace(
+        "words", "words" if has_spaces(lang) else "characters"
+    )
     return f"{100 * corruption.share:g}% of {words}"
 
 

@@ -13,6 +13,10 @@ FOLLOWING = ("q", "gallery", "dir", "pos")
 
 WORDS: dict[str, dict[str, str]] = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 """Words for values, by field."""
+ABOUT_MT = (
+    "Machine-translated queries measure retrieval of the text that a machine wrote, translation errors included; they "
+    "cannot say how people's queries fare."
+)
 
 
 def noise(kind: str) -> str:
@@ -58,6 +62,21 @@ def _protocol(value: str) -> str:
     return f"{words}, without {rules.left_out}" if rules.left_out else words
 
 
+def _q(value: str) -> str:
+    kind, number = signature.read_queries(value)
+    checksum = "" if kind == signature.HUMAN else f", checksum {value.rpartition('-')[2]}"
+    return f"{number} {queries(kind)}{checksum}"
+
+
+def queries(kind: str) -> str:
+    """The queries of a kind.
+
+    >>> queries("human"), queries("mt")
+    ('queries', 'machine-translated queries')
+    """
+    return WORDS["queries"][kind]
+
+
 def _gallery(value: str) -> str:
     number, low, high = signature.read_galleries(value)
     size = str(low) if low == high else f"{low}-{high}"
@@ -83,7 +102,7 @@ def _data(value: str) -> str:
 
 _FIELDS: Mapping[str, Callable[[str], str]] = {
     "caption_set": lambda value: f"captions: {' and '.join(value.split('+'))}",
-    "q": lambda value: f"{value} queries",
+    "q": _q,
     "gallery": _gallery,
     "dir": lambda value: f"directions {value.replace('+', ' and ')}",
     "protocol": _protocol,

@@ -16,14 +16,18 @@ import pandas as pd
 from torch import Tensor
 
 import ccr_cli
+from ccr_cli.artifacts.base import canonical_json, sha256_text
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import (
     COMMON_PROTOCOLS,
     HALVES,
+    HUMAN,
+    MT,
     NONE,
     ScoreProtocol,
     Signature,
     fusion_value,
+    query_value,
     sim_value,
 )
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
@@ -36,7 +40,8 @@ from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.corruption import corrupt_texts
 from ccr_cli.metrics.ranks import TENTHS, Positives, dot_sim, precision_recall, rank_both
 from ccr_cli.stages.evaluate.options import EvaluationOptions
-from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, captions_of, signature_name
+from ccr_cli.stages.evaluate.queries import captions_of
+from ccr_cli.stages.evaluate.targets import CHRF, FLAGGED, Target, signature_name
 from ccr_cli.stages.evaluate.uncertainty import (
     KnownAndUnknown,
     Scorer,
@@ -65,11 +70,13 @@ from ccr_cli.stages.shared.triplets import Gallery, read_items, search_captions
 
 @dataclass(frozen=True)
 class QueryLanguage:
-    """What a result is about: the queries of one language of a data set."""
+    """What a result is about: the queries of one language and kind of a data set."""
 
     target: Target
     lang: str
     caption_sets: str
+    kind: str = HUMAN
+    """`human`, `mt` or `file`."""
 
 
 @dataclass
@@ -104,12 +111,13 @@ class Evaluator:
         visual: Tensor | None = None
         protocol, split = target.protocol, target.split.where(~self._of_left_out(target.split))
         items = read_items(split, target.features[0], self.model.needs)
-        for lang in target.langs:
-            gallery, sets = self._gallery(target, split, items, lang)
-            about = QueryLanguage(target, lang, sets)
-            if protocol.caption_set not in (None, sets):
+        for lang, kind in target.queries:
+            gallery, sets = self._gallery(target, split, items, lang, kind)
+            about = QueryLanguage(target, lang, sets, kind)
+            if kind == HUMAN and protocol.caption_set not in (None, sets):
                 say(f"{lang} has no captions of the set {protocol.caption_set!r}; its own are used: {sets}")
-            _warn_mixed(about)
+            if kind == HUMAN:
+                _warn_mixed(about)
             if gallery.missing:
                 warn(f"{gallery.missing} {protocol.split} items of {target.data.name} have no features")
             if visual is None:
@@ -119,15 +127,18 @@ class Evaluator:
                 self._corrupted(about, embedded)
             advance(1)
 
-    def _gallery(self, target: Target, split: Split, items: Gallery, lang: str) -> tuple[Gallery, str]:
-        """The items with the captions of one language, and the caption sets of these."""
+    def _gallery(
+        self, target: Target, split: Split, items: Gallery, lang: str, kind: str = HUMAN
+    ) -> tuple[Gallery, str]:
+        """The items with the captions of one language and kind, and the caption sets of these."""
         protocol = target.protocol
-        captions = captions_of(split, lang, protocol)
+        captions = target.captions(split, lang, kind, protocol)
         if captions.empty and lang == split.data.source_lang and len(target.langs) > 1:
             protocol = replace(protocol, caption_set=None)
-            captions = captions_of(split, lang, protocol)
+            captions = target.captions(split, lang, kind, protocol)
         of_set = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
-        gallery = search_captions(items, split, captions, f"human {lang} captions{of_set}")
+        what = {HUMAN: f"human {lang} captions", MT: f"machine-translated {lang} captions"}
+        gallery = search_captions(items, split, captions, f"{what.get(kind, f'{lang} queries')}{of_set}")
         if protocol.positives == "single":
             first = set(first_captions(captions, 1)["caption_id"])
             gallery = replace(gallery, first_T=np.flatnonzero([caption in first for caption in gallery.caption_ids]))
@@ -221,7 +232,7 @@ class Evaluator:
             facts |= {"deletion": deletions(embedded, unc_of, o.ties)} if unc_of else {}
         signature = self.signature(
             about,
-            q=str(len(gallery.texts)),
+            q=query_value(len(gallery.texts), about.kind, _digest(gallery)),
             gallery=gallery_sizes([len(fold.gallery.item_ids) for fold in folds]),
             dir="t2v+v2t",
             protocol=self._protocol(target, f"corrupt-{corruption}" if corruption else ""),
@@ -257,6 +268,7 @@ class Evaluator:
             "caption_set": about.caption_sets,
             "role": "source" if lang == data.source_lang else "target",
             "zero_shot": about.target.zero_shot,
+            **({} if about.kind == HUMAN else {"queries": about.kind}),
             "signature": str(signature),
             **named,
         }
@@ -288,7 +300,9 @@ class Evaluator:
         """Measures the uncertainty of queries of the left-out categories, against the gallery of the others."""
         target = about.target
         split = target.split.where(self._of_left_out(target.split))
-        gallery, _ = self._gallery(target, split, read_items(split, target.features[0], self.model.needs), about.lang)
+        gallery, _ = self._gallery(
+            target, split, read_items(split, target.features[0], self.model.needs), about.lang, about.kind
+        )
         visual_VD, text_TD = self.model.visuals(gallery, target.features), self.model.texts(gallery.texts)
         unknown = EmbeddedGallery(gallery, visual_VD, text_TD).queries(embedded)
         left_out = {"left_out": [int(label) for label in self.left_out.split(",")]}
@@ -316,6 +330,12 @@ class Evaluator:
         self.results[-1]["ood"] = about | figures
         if rows is not None:
             self.outside.append(rows.assign(result=np.int32(len(self.results) - 1)))
+
+
+def _digest(gallery: Gallery) -> str:
+    """A checksum of the queries and their items."""
+    rows = zip(gallery.caption_ids, gallery.texts, gallery.item_T, strict=True)
+    return sha256_text(canonical_json([[id_, text, gallery.item_ids[item]] for id_, text, item in rows]))
 
 
 def _warn_mixed(about: QueryLanguage) -> None:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL
+from ccr_cli.artifacts.base import sha256_file
+from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL, HUMAN, MT
 from ccr_cli.errors import UsageError, no_share
 from ccr_cli.stages.shared.options import option, request_of
 
 HALF = "half"
 """The value of `--ood` that removes half of the gallery."""
+BOTH = "both"
+"""The value of `--queries` for human and machine-translated captions."""
+KINDS = (HUMAN, MT, BOTH)
+"""Values of `--queries` that name no file."""
 SPLIT = "test"
 CHOICES = {
     "ties": ("mid", "optimistic", "pessimistic"),
@@ -52,6 +58,13 @@ class EvaluationOptions:
     )
     caption_set: str | None = option(
         None, "Use only the captions of this set as queries.", request=_own_split, show_default="all sets"
+    )
+    queries: str = option(
+        "",
+        "Queries: human (captions), mt (the split's machine-translated captions), both, or a table of your own with "
+        "the columns text and item.",
+        request=lambda o: o.queries not in ("", HUMAN),
+        show_default="human, or mt where nobody wrote captions in the language",
     )
     beta: float = option(0.8, "Weight of the query in score fusion with its translation (0 to 1).", request=True)
     fusion: str = option("raw", "Score fusion: raw, or minmax (normalised as in NRCCR's code).", request=True)
@@ -104,12 +117,31 @@ class EvaluationOptions:
             raise UsageError("--corrupt goes with pictures, not with --task text")
         if text and self.protocol not in ("", FULL):
             raise UsageError(f"--task text compares sentences only, so --protocol {self.protocol} does not apply")
+        if self.queries and text:
+            raise UsageError(f"--queries {self.queries} does not go with --task text, which chooses its sentences")
+        if self.queries not in ("", HUMAN) and self.zero_shot:
+            problem = f"--queries {self.queries} is for a run's own data set, and --zero-shot evaluates others"
+            raise UsageError(problem, hint="leave out one of them")
+        if self.queries not in ("", HUMAN) and self.ood not in ("", HALF):
+            raise mixed_ood(self.ood, self.queries)
         if self.ood and (text or self.zero_shot):
             raise UsageError(f"--ood does not go with {'--task text' if text else '--zero-shot'}")
         if self.drop_leaks and not self.zero_shot:
             raise UsageError("--drop-leaks goes with --zero-shot: on a run's own data set the splits are separate")
 
+    @property
+    def file(self) -> Path | None:
+        """The table of queries that `queries` names."""
+        return None if self.queries in ("", *KINDS) else Path(self.queries)
+
     def request(self) -> dict[str, Any]:
         """The fields that belong to the artifact's request; the protocol must be known."""
-        split = self.split or SPLIT
-        return request_of(self, split=split, langs=list(self.langs), corruption=self.corruption or "drop")
+        queries = {"sha256": sha256_file(self.file)} if self.file else self.queries
+        facts = {"split": self.split or SPLIT, "langs": list(self.langs), "queries": queries}
+        return request_of(self, **facts, corruption=self.corruption or "drop")
+
+
+def mixed_ood(ood: str, queries: str) -> UsageError:
+    """The error for queries that are not human captions, and a data set of which the captions are."""
+    problem = f"--ood {ood} compares with human captions, and the queries are not: --queries {queries}"
+    return UsageError(problem, hint=f"--ood {HALF}")

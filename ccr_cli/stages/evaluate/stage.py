@@ -10,12 +10,12 @@ import pandas as pd
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
-from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FULL, LABELLED, ZERO_SHOT
+from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FILE, FULL, HUMAN, LABELLED, MT, ZERO_SHOT
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.evaluate.measure import Evaluator, measure_texts
-from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
+from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions, mixed_ood
 from ccr_cli.stages.evaluate.targets import Target, other_targets, own_target
 from ccr_cli.stages.evaluate.uncertainty import read_foreign_data
 from ccr_cli.stages.shared.embedding import choose_device
@@ -52,9 +52,13 @@ def evaluate(
     options = replace(options, protocol=options.protocol or usual)
     _check_runs(ensemble, options)
     targets = other_targets(inputs, ensemble, options) if options.zero_shot else [own_target(inputs, ensemble, options)]
+    if not (options.queries or text) and any(kind == MT for target in targets for _, kind in target.queries):
+        options = replace(options, queries=MT)
     foreign = None
     if options.ood not in ("", HALF):
         (target,) = targets
+        if options.queries == MT:
+            raise mixed_ood(options.ood, MT)
         foreign = read_foreign_data(inputs, options.ood, target)
         options = replace(options, ood=foreign.data.name)
     request = options.request() | ({"ensemble": len(runs)} if ensemble.several else {})
@@ -65,7 +69,7 @@ def evaluate(
 
     def write(site: Build) -> dict[str, int]:
         evaluator = Evaluator(Model(ensemble, choose_device(device)), options, foreign)
-        with progress(sum(len(target.langs) for target in targets), "evaluate", "languages") as advance:
+        with progress(sum(len(target.queries) for target in targets), "evaluate", "query sets") as advance:
             for target in targets:
                 measure_texts(evaluator, target, advance) if text else evaluator.measure(target, advance)
         base.write_json(site.folder / "metrics.json", {"results": evaluator.results})
@@ -95,8 +99,12 @@ def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options
     common, request = options.protocol in COMMON_PROTOCOLS, options.request()
     split = None if options.zero_shot else options.split
     protocol = usual if common else options.protocol
-    defaults = EvaluationOptions(split, zero_shot=options.zero_shot, protocol=protocol, task=options.task).request()
+    queries = "" if options.file else options.queries
+    defaults = EvaluationOptions(
+        split, zero_shot=options.zero_shot, protocol=protocol, task=options.task, queries=queries
+    ).request()
     parts = [ensemble.name] + [options.task] * (options.task != "visual")
+    parts += [FILE if options.file else queries] * (queries != HUMAN and bool(options.queries))
     if ensemble.several:
         request["runs"] = [member.artifact.name for member in ensemble.members]
     if options.zero_shot:

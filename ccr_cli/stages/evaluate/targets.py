@@ -12,11 +12,12 @@ import pandas as pd
 from ccr_cli.artifacts import base, features, run, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.dataset import read as read_dataset
-from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, LABELLED, data_value
+from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FILE, HUMAN, LABELLED, MT, data_value
 from ccr_cli.console import warn
-from ccr_cli.data.protocols import Protocol, first_captions, fold_of, read_protocols
+from ccr_cli.data.protocols import Protocol, fold_of, read_protocols
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.stages.evaluate.options import EvaluationOptions
+from ccr_cli.stages.evaluate.options import BOTH, EvaluationOptions
+from ccr_cli.stages.evaluate.queries import captions_of, machine_captions, read_queries
 from ccr_cli.stages.shared.ensemble import Ensemble
 from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
 from ccr_cli.stages.shared.leaks import other_leak, own_leak
@@ -36,7 +37,8 @@ class Target:
     """The features that each of the runs reads."""
     translations: pd.DataFrame | None
     """The captions of the translations that the runs were trained on, with `CHRF` and `FLAGGED`."""
-    langs: tuple[str, ...]
+    queries: tuple[tuple[str, str], ...]
+    """Language and kind (human, mt or file) of the queries of each result."""
     leak: str
     protocol: Protocol
     fold_of: dict[str, int]
@@ -45,6 +47,21 @@ class Target:
     """Whether the run was trained on another collection."""
     trained_on: str = ""
     """What the run was trained on, for the signature, where that is another data set."""
+    table: pd.DataFrame | None = None
+    """The captions of the user's table of queries."""
+
+    @property
+    def langs(self) -> tuple[str, ...]:
+        """The languages of the queries."""
+        return tuple(dict.fromkeys(lang for lang, _ in self.queries))
+
+    def captions(self, split: Split, lang: str, kind: str, protocol: Protocol) -> pd.DataFrame:
+        """The captions that search a part of the split: caption_id, item_id, text, caption_set, k."""
+        if kind == FILE and self.table is not None:
+            return self.table[self.table["lang"] == lang]
+        if kind == MT:
+            return machine_captions(split, self.translations, lang, protocol)
+        return captions_of(split, lang, protocol)
 
     @property
     def data(self) -> Dataset:
@@ -69,13 +86,20 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
     split = Split.of(own, protocol.split)
-    langs = _own_languages(split, options.langs, run.langs(settings), protocol)
+    table, trained = None, run.langs(settings)
+    if options.file:
+        table = read_queries(options.file, split, options.langs, trained)
+        queries = tuple((lang, FILE) for lang in dict.fromkeys(table["lang"]))
+        _refuse_languages(protocol, table["lang"].unique())
+    else:
+        queries = _own_queries(split, options, trained, protocol, translations)
     folds = fold_of(split.items, protocol, own.name)
     split = split.where(split.items["item_id"].isin(folds))
     leak = own_leak(split, settings["select"])
     _warn_partial(own)
-    langs = _with_source(split, langs, protocol)
-    return Target(split, ensemble.features_of(inputs, split.data), translations, langs, leak, protocol, folds)
+    queries = queries if options.file else _with_source(split, queries, protocol)
+    read = ensemble.features_of(inputs, split.data)
+    return Target(split, read, translations, queries, leak, protocol, folds, table=table)
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> list[Target]:
@@ -122,37 +146,57 @@ def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
     return frame.merge(quality[["caption_id", CHRF, FLAGGED]], on="caption_id", how="left")
 
 
-def _own_languages(split: Split, chosen: Sequence[str], trained: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
-    """The chosen languages, by default the run's; of several of these, those that can be evaluated."""
-    data, langs = split.data, chosen or trained
-    refused: dict[str, CcrError] = {}
-    for lang in langs:
+def _own_queries(
+    split: Split,
+    options: EvaluationOptions,
+    trained: Sequence[str],
+    protocol: Protocol,
+    translations: pd.DataFrame | None,
+) -> tuple[tuple[str, str], ...]:
+    """Language and kind of the queries: of the chosen languages, else of those of the run's that can be evaluated.
+
+    If none of them has human captions in the split, the queries are machine-translated unless `--queries` says human.
+    """
+    langs, source = options.langs or trained, split.data.source_lang
+    written = set(split.captions["lang"])
+    made = {lang: machine_captions(split, translations, lang, protocol) for lang in langs}
+    kinds = [HUMAN, MT] if options.queries == BOTH else [options.queries or HUMAN]
+    if not options.queries and not written & {*langs} and not all(captions.empty for captions in made.values()):
+        kinds = [MT]
+    wanted = [(lang, kind) for lang in langs for kind in ([HUMAN] if lang == source else kinds)]
+    refused: dict[tuple[str, str], CcrError] = {}
+    for lang, kind in wanted:
         try:
             _refuse_languages(protocol, (lang,))
-            if lang not in data.languages():
-                available = ", ".join(data.languages())
-                raise ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"it has: {available}")
-            if captions_of(split, lang, protocol).empty:
-                raise _without_captions(split, lang, protocol)
+            if kind == MT and made[lang].empty:
+                problem = f"the run's translations have no {lang} captions for the {split.name} items"
+                raise ArtifactError(
+                    f"{split.data.name}: {problem}", hint="--queries human, or another --split or --lang"
+                )
+            if kind == HUMAN and captions_of(split, lang, protocol).empty:
+                raise _without_captions(split, lang, protocol, machine=not made[lang].empty)
         except (ArtifactError, UsageError) as error:
-            if chosen or len(refused) == len(langs) - 1:
+            if options.langs or options.queries == BOTH or len(refused) == len(wanted) - 1:
                 raise
-            refused[lang] = error
-    for lang, reason in refused.items():
+            refused[lang, kind] = error
+    for (lang, _), reason in refused.items():
         warn(f"{lang} is not evaluated: {_with_hint(reason)}")
-    return tuple(lang for lang in langs if lang not in refused)
+    return tuple(query for query in wanted if query not in refused)
 
 
-def _without_captions(split: Split, lang: str, protocol: Protocol) -> ArtifactError:
-    """Why a language cannot be evaluated on a split, with the splits that it can be evaluated on."""
-    data = split.data
+def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool) -> ArtifactError:
+    """Why a language cannot be evaluated on a split, with what can: other splits, or machine-translated captions."""
+    data, by_machine = split.data, "--queries mt measures with the machine-translated ones" if machine else None
+    if lang not in data.languages():
+        available = f"it has: {', '.join(data.languages())}"
+        return ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=by_machine or available)
     candidates = (Split.of(data, name) for name in ("test", "val-report", "val"))
     others = [other.name for other in candidates if not captions_of(other, lang, protocol).empty]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data describe {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
     problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
-    return ArtifactError(problem, hint=hint or _available_sets(split, [lang], protocol))
+    return ArtifactError(problem, hint=hint or _available_sets(split, [lang], protocol) or by_machine)
 
 
 def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:
@@ -183,10 +227,10 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
     for lang in options.langs:
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
-    langs = _with_source(split, langs, protocol)
+    queries = _with_source(split, [(lang, HUMAN) for lang in langs], protocol)
     _warn_partial(data)
     transfer, trained_on = not same_collection(own, data), signature_name(own)
-    return Target(split, (feats,), None, langs, leak.value, protocol, folds, zero_shot=transfer, trained_on=trained_on)
+    return Target(split, (feats,), None, queries, leak.value, protocol, folds, transfer, trained_on)
 
 
 def same_collection(own: Dataset, other: Dataset) -> bool:
@@ -228,16 +272,16 @@ def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:
             raise UsageError(problem, hint="--lang LANG")
 
 
-def _with_source(split: Split, langs: Sequence[str], protocol: Protocol) -> tuple[str, ...]:
-    """The languages, with the source language last if the protocol has it and the items have captions in it."""
+def _with_source(split: Split, queries: Sequence[tuple[str, str]], protocol: Protocol) -> tuple[tuple[str, str], ...]:
+    """The queries, with those in the source language last if the protocol has it and the items have captions in it."""
     source = split.data.source_lang
-    if source in langs or (protocol.langs is not None and source not in protocol.langs):
-        return tuple(langs)
+    if source in dict(queries) or (protocol.langs is not None and source not in protocol.langs):
+        return tuple(queries)
     if captions_of(split, source, replace(protocol, caption_set=None)).empty:
         lacking = f"{split.data.name} has no captions in {source} for its {split.name} items"
         warn(f"{lacking}: no results are reported for the source language")
-        return tuple(langs)
-    return (*langs, source)
+        return tuple(queries)
+    return (*queries, (source, HUMAN))
 
 
 def _with_hint(error: CcrError) -> str:
@@ -254,14 +298,6 @@ def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) 
     extract = features.command(feats, inputs.workspace.place("dataset", "twemoji"), videos=False)
     problem = f"there is no other data set in {inputs.workspace.root}"
     return ArtifactError(problem, hint=f"ccr data import twemoji; {extract}")
-
-
-def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
-    """The human captions of a split in a language that a protocol takes."""
-    captions = split.captions[split.captions["lang"] == lang]
-    if protocol.caption_set is not None:
-        captions = captions[captions["caption_set"] == protocol.caption_set]
-    return captions if protocol.captions is None else first_captions(captions, protocol.captions)
 
 
 def signature_name(data: Dataset) -> str:

@@ -1,0 +1,36 @@
+"""The chance level of results, and which of them are close to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from ccr_cli.artifacts import evaluation
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.metrics import chance
+from ccr_cli.report.words.numbers import half_width
+
+MARGIN = 2
+"""A SumR that is above chance by at most so many times half its interval counts as chance."""
+
+
+def level(result: Mapping[str, Any], ranks: pd.DataFrame) -> float | None:
+    """The SumR of a random ranking for an entry of `metrics.json` with its rows of `ranks.parquet`; None by category."""
+    signed = signature_of(result)
+    return chance.sum_r(result, ranks, signed.pos) if signed else None
+
+
+def levels(artifact: Artifact) -> list[float | None]:
+    """The chance level of every result of an evaluation."""
+    ranks = evaluation.read_ranks(artifact)
+    return [level(result, ranks[ranks["result"] == n]) for n, result in enumerate(evaluation.results(artifact))]
+
+
+def is_chance(value: float | None, interval: tuple[float, float] | None, expected: float | None) -> bool:
+    """Whether a SumR is not told from the one that is expected by chance."""
+    if value is None or interval is None or expected is None:
+        return False
+    return value - expected <= MARGIN * half_width(interval)

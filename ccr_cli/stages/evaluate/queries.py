@@ -1,0 +1,115 @@
+"""The queries of an evaluation: human captions, machine-translated ones, or those of a table of the user's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.artifacts.signature import NONE
+from ccr_cli.console import say, warn
+from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.layout import look
+from ccr_cli.data.protocols import Protocol, first_captions
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.stages.shared.splits import Split
+from ccr_cli.translators._languages import usual
+
+COLUMNS = "name the columns text and item; with several languages also lang"
+
+
+def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
+    """The human captions of a split in a language that a protocol takes."""
+    return _taken(split.captions[split.captions["lang"] == lang], protocol)
+
+
+def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str, protocol: Protocol) -> pd.DataFrame:
+    """The machine-translated captions of a split; caption set and `k` are those of the captions they were made from."""
+    source = split.captions[split.captions["lang"] == split.data.source_lang]
+    if translations is None or lang == split.data.source_lang:
+        return source.iloc[:0]
+    made = translations[(translations["direction"] == "forward") & (translations["status"] == "ok")]
+    made = made[made["lang"] == lang].drop_duplicates("source_caption_id").set_index("source_caption_id")
+    source = source[source["caption_id"].isin(made.index)].reset_index(drop=True)
+    ids, texts = (made.loc[source["caption_id"], name].to_numpy() for name in ("caption_id", "text"))
+    return _taken(source.assign(caption_id=ids, text=texts, lang=lang), protocol)
+
+
+def _taken(captions: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
+    if protocol.caption_set is not None:
+        captions = captions[captions["caption_set"] == protocol.caption_set]
+    return captions if protocol.captions is None else first_captions(captions, protocol.captions)
+
+
+def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tuple[str, ...]) -> pd.DataFrame:
+    """Reads a table of queries: a text and the item that answers it, perhaps a language.
+
+    Args:
+        path: A table with columns as `ccr data import` guesses them; an item by its id or the name of its picture.
+        split: The split that is searched.
+        langs: The languages of `--lang`; other rows are left out.
+        trained: The languages of the run; queries that name no language are in the only one of `langs`, or of these.
+
+    Returns:
+        The columns of a data set's captions, in the order of the file.
+
+    Raises:
+        UsageError: If the file does not exist, or does not name its languages.
+        ArtifactError: If it is damaged or empty, an item is unknown, or no query is left.
+    """
+    if not path.is_file():
+        raise UsageError(f"--queries {path}: there is no such file", hint="--queries human, mt, both, or a table")
+    try:
+        layout = look(path)
+        records = list(layout.records())
+    except CcrError as error:
+        raise type(error)(error.message, hint=COLUMNS if "--columns" in (error.hint or "") else error.hint) from None
+    for note in layout.notes:
+        say(note.partition("; otherwise")[0])
+    item_of = _items_by_name(split.data)
+    split_of = dict(zip(split.data.items["item_id"], split.data.items["split"], strict=True))
+    searched, lang_of = set(split.items["item_id"]), langs or trained
+    rows, elsewhere = [], Counter[str]()
+    for number, record in enumerate(records, 1):
+        name = record.item or record.media
+        item = item_of.get(name) or item_of.get(stem(name))
+        if item is None:
+            problem = f"{record.where}: {split.data.name} has no item {name!r}"
+            raise ArtifactError(problem, hint=f"an item_id, such as {next(iter(split_of))!r}, or the name of a picture")
+        if not record.lang and len(lang_of) > 1:
+            problem = f"{record.where} names no language, and there are several: {', '.join(lang_of)}"
+            raise UsageError(problem, hint=f"--lang {lang_of[0]}, or a column lang")
+        lang, text = usual(record.lang) if record.lang else lang_of[0], record.text.strip()
+        if text and item in searched:
+            rows.append((f"query-{number}", item, lang, text))
+        elif text:
+            elsewhere[split_of[item]] += 1
+    frame = pd.DataFrame(rows, columns=["caption_id", "item_id", "lang", "text"])
+    if elsewhere:
+        others = ", ".join(f"{count} of {other}" for other, count in elsewhere.items())
+        message = f"{path.name}: queries for items outside {split.name} are left out: {others}"
+        if frame.empty:
+            raise ArtifactError(f"{message}; none is left", hint=f"--split {elsewhere.most_common(1)[0][0]}")
+        warn(message)
+    if frame.empty:
+        raise ArtifactError(f"{path} has no queries", hint=COLUMNS)
+    known = {*lang_of, split.data.source_lang}
+    if not langs and (strange := sorted(set(frame["lang"]) - known)):
+        problem = f"{path.name} has queries in {', '.join(strange)}, and the run was trained for {', '.join(trained)}"
+        raise UsageError(problem, hint=f"--lang {strange[0]} to try them; other rows are then left out")
+    if langs and (absent := sorted(set(langs) - set(frame["lang"]))):
+        has = ", ".join(sorted(set(frame["lang"])))
+        raise ArtifactError(f"{path.name} has no queries in {', '.join(absent)}", hint=f"it has: {has}")
+    frame = frame[frame["lang"].isin(langs)] if langs else frame
+    return frame.assign(caption_set=NONE, k=frame.groupby(["lang", "item_id"]).cumcount())
+
+
+def _items_by_name(data: Dataset) -> dict[str, str]:
+    """Every item by its id, by the path of its picture, and by the name of the file where no other has it."""
+    media = data.items[data.items["media"].notna()]
+    names = Counter(PurePosixPath(path).name for path in media["media"])
+    by_path = dict(zip(media["media"], media["item_id"], strict=True))
+    by_name = {name: item for path, item in by_path.items() if names[name := PurePosixPath(path).name] == 1}
+    return by_name | by_path | {item: item for item in data.items["item_id"]}
