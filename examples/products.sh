@@ -63,6 +63,9 @@ features="$(made ccr extract "$data" --encoder efficientnet-lite0 --set image_si
 step "train: a method that withstands wrong translations"
 run="$(made ccr train "$data" "$spanish" "$features" --method uml --epochs "${EPOCHS:-8}")"
 
+step "evaluate: Spanish queries written by the engine, English ones by people"
+ccr evaluate "$run"
+
 step "diagnose: the captions that fit their pictures least"
 ccr diagnose "$run" --worst 10 --sheet "$out/worst.html"
 

@@ -18,8 +18,8 @@ FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
 COMMON_PROTOCOLS = (FULL, LABELLED)
 """Protocols that every data set has; others are of a data set's manifest."""
 SOFTMAX = "softmax"
-HUMAN, MT, FILE = "human", "mt", "file"
-"""Kinds of queries: human captions, machine-translated captions, and those of a user's file."""
+HUMAN, FILE, MT = KINDS = ("human", "file", "mt")
+"""Kinds of queries: human captions, those of a user's file, and machine-translated captions."""
 OWN_SPLIT = "own-split"
 HALVES = "half-seed0"
 """What a signature calls queries whose own half of the gallery was taken out."""
@@ -247,14 +247,14 @@ def query_value(number: int, kind: str = HUMAN, digest: str = "") -> str:
     return str(number) if kind == HUMAN else f"{kind}-{number}-{digest[:8]}"
 
 
-def read_queries(value: str) -> tuple[str, int]:
+def read_queries(value: str) -> tuple[str, str]:
     """What `q` says: the kind of queries, and how many.
 
     >>> read_queries("24"), read_queries("mt-24-0a1b2c3d")
-    (('human', 24), ('mt', 24))
+    (('human', '24'), ('mt', '24'))
     """
-    kind, _, rest = value.rpartition("-")[0].partition("-")
-    return (kind, int(rest)) if kind else (HUMAN, int(value))
+    kind, _, number = value.rpartition("-")[0].partition("-")
+    return (kind, number) if kind else (HUMAN, value)
 
 
 def galleries(sizes: Sequence[int]) -> str:

@@ -73,6 +73,7 @@ EPILOG = c.examples(
     "ccr evaluate runs/noto-emoji-es-uml-seed0 --lang es --lang fr",
     "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate -",
     "ccr train --method uml --sweep seed=0,1,2 | ccr evaluate - --ensemble",
+    "ccr evaluate --queries both",
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --task text",

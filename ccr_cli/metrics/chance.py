@@ -49,9 +49,10 @@ def sum_r(result: Mapping[str, Any], queries: pd.DataFrame, pos: str) -> float |
         total = 0.0
         for direction, other in (("t2v", "v2t"), ("v2t", "t2v")):
             entries = item_of["v2t"] if pos == "single" else item_of[other]
-            counts = item_of[direction].map(entries.value_counts()).fillna(0).to_numpy(float)
-            positives_Q = np.ones(len(counts)) if pos in ("single", "caption") else counts
+            counts = item_of[direction].map(entries.value_counts()).fillna(0)
+            one = pos in ("single", "caption")
+            positives_Q = np.ones(len(counts)) if one else np.asarray(counts, dtype=np.float64)
             size = len(entries) + (unsearched if direction == "t2v" else 0)
-            total += sum(recall(positives_Q, size, k) for k in KS) if len(counts) else 0.0
+            total += sum([recall(positives_Q, size, k) for k in KS]) if len(counts) else 0.0
         totals.append(total)
     return float(np.mean(totals))

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from ccr_cli.artifacts.signature import HUMAN
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
 from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, panels, styles, wrapped
@@ -34,7 +35,7 @@ SPREAD = 0.5
 def query_lengths(data: FigureData) -> Drawing | None:
     """Runs of the main view with known ranks."""
     captions, lang = data.data.dataset(data.main.data).captions(), data.main.lang
-    if captions.empty:
+    if captions.empty or data.main.queries != HUMAN:
         return None
     captions = captions[captions["lang"] == lang].set_index("caption_id")
     counts, unit = breakdown.lengths(list(captions["text"]), lang)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ import ccr_cli
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.console import counted, plain, progress
+from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas, curves, examples, judges, lengths, uncertainty
 from ccr_cli.report.figures.figure import Drawing, FigureData, FigureKind
 from ccr_cli.report.figures.translation_measures import quality_measures
 from ccr_cli.report.page import lists, pairs_browser
 from ccr_cli.report.page.rendering import POLICY, environment, script_json, source_hash, static
-from ccr_cli.report.tables import corruption, published, results, retrieval, translations
+from ccr_cli.report.tables import chance, corruption, published, results, retrieval, translations
 from ccr_cli.report.tables.diagnoses import by_choice, detection, diagnoses_frame
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.table import FORMATS, Table
@@ -55,15 +57,15 @@ class Overview:
     """Comparable settings, the main one first; none where there are only translations."""
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr or map, retrieval, and where there are data: languages, recovery, detection, settings (and
-    settings-map or settings-sumr where the main table is of the other figure), corruption, searches, translations,
-    translation-scores, and those whose names begin with published."""
+    """By name: sumr or map, retrieval, and where there are data: languages, recovery, detection, settings (also
+    settings-map or settings-sumr of the figure that the main table lacks, and settings-mt, -file or -human of other
+    queries), corruption, searches, translations, translation-scores, and those whose names begin with published."""
 
 
 def overview(data: ReportData) -> Overview:
     """Computes the findings and tables of a report, which has at least one result or translation."""
     frame = results.results_frame(data.results, data.facts)
-    views = results.views(frame)
+    views = [replace(view, chance=_chance(data, view)) for view in results.views(frame)]
     diagnoses = diagnoses_frame([(d.run_id, d.summary) for d in by_choice(data.diagnoses)], data.facts)
     tables: list[Table | None] = []
     if views:
@@ -75,9 +77,10 @@ def overview(data: ReportData) -> Overview:
             retrieval.recoveries(main),
             detection(diagnoses) if len(diagnoses) else None,
         ]
-        for figure in dict.fromkeys(view.figure for view in views if len(views) > 1):
-            table = retrieval.settings([view for view in views if view.figure == figure])
-            tables.append(table if figure == main.figure else replace(table, name=f"settings-{figure.lower()}"))
+        for figure, kind in dict.fromkeys((view.figure, view.queries) for view in views if len(views) > 1):
+            table = retrieval.settings([view for view in views if (view.figure, view.queries) == (figure, kind)])
+            names = [table.name] + [figure.lower()] * (figure != main.figure) + [kind] * (kind != main.queries)
+            tables.append(replace(table, name="-".join(names)))
         tables.append(corruption.table(data, main))
     tables.append(retrieval.searches(data.searches) if data.searches else None)
     tables += [translations.flags(data.translations), translations.scores(data.translations)]
@@ -89,6 +92,18 @@ def overview(data: ReportData) -> Overview:
     sentences = findings(views[0], diagnoses, QueryRanks(data.rankings))
     sentences = replace(sentences, more=(*sentences.more, *translations.failures(data.translations)))
     return Overview(views, sentences, by_name)
+
+
+def _chance(data: ReportData, view: results.View) -> float | None:
+    """The chance level of a view, whose results have the same queries; None where their ranks are not known."""
+    key = tuple(view.frame[["run_id", "signature"]].iloc[0])
+    load = data.rankings.get(key)
+    entry = next((result for run_id, result in data.results if (run_id, str(result.get("signature"))) == key), None)
+    if load is None or entry is None:
+        return None
+    with suppress(ArtifactError):  # written by an older ccr
+        return chance.level(entry, load())
+    return None
 
 
 def write(data: ReportData, folder: Path) -> dict[str, int]:

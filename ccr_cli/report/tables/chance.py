@@ -10,6 +10,7 @@ import pandas as pd
 from ccr_cli.artifacts import evaluation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics import chance
 from ccr_cli.report.words.numbers import half_width
 
@@ -18,15 +19,19 @@ MARGIN = 2
 
 
 def level(result: Mapping[str, Any], ranks: pd.DataFrame) -> float | None:
-    """The SumR of a random ranking for an entry of `metrics.json` with its rows of `ranks.parquet`; None by category."""
+    """The SumR of a random ranking for an entry of `metrics.json` with its ranks; None by category."""
     signed = signature_of(result)
     return chance.sum_r(result, ranks, signed.pos) if signed else None
 
 
 def levels(artifact: Artifact) -> list[float | None]:
-    """The chance level of every result of an evaluation."""
-    ranks = evaluation.read_ranks(artifact)
-    return [level(result, ranks[ranks["result"] == n]) for n, result in enumerate(evaluation.results(artifact))]
+    """The chance level of every result of an evaluation; None without ranks of today's form."""
+    results = evaluation.results(artifact)
+    try:
+        ranks = evaluation.read_ranks(artifact)
+    except ArtifactError:
+        return [None] * len(results)
+    return [level(result, ranks[ranks["result"] == n]) for n, result in enumerate(results)]
 
 
 def is_chance(value: float | None, interval: tuple[float, float] | None, expected: float | None) -> bool:

@@ -123,12 +123,13 @@ def published_rows(published: Published) -> pd.DataFrame:
 
 
 def _signed(frame: pd.DataFrame) -> pd.DataFrame:
-    """The results on test items, with the fields of their signatures."""
+    """The results on test items for human queries, with the fields of their signatures."""
     signatures = frame["signed"].dropna()  # that of a version with other keys is not readable
     fields = {position: {f"sign.{key}": value for key, value in s.fields.items()} for position, s in signatures.items()}
     columns = [f"sign.{key}" for key in signature.KEYS]
     signed = frame.join(pd.DataFrame.from_dict(fields, orient="index", columns=columns), how="inner")
-    return signed[signed["sign.split"] == "test"].copy()
+    human = signed["asked"] == signature.HUMAN
+    return signed[human & (signed["sign.split"] == "test")].copy()
 
 
 def _plain(name: str) -> str:

@@ -72,6 +72,10 @@ class View:
     """Rows of a results frame."""
     figure: str = "SumR"
     """The headline figure: a key of `HEADLINES`."""
+    queries: str = signature.HUMAN
+    """The kind of the queries: human, mt or file."""
+    chance: float | None = None
+    """The SumR that a random ranking is expected to have, where it is known."""
 
     @property
     def named(self) -> str:
@@ -93,7 +97,8 @@ class View:
     def main_rank(self) -> tuple[Any, ...]:
         """Sorts the main view to the front."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
-        other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, self.split != "test")
+        kind = signature.KINDS.index(self.queries)
+        other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, kind, self.split != "test")
         repaired = all(Label.parse(label).is_repaired for label in self.frame["label"])
         return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
 
@@ -147,7 +152,8 @@ def results_frame(
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
         zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang (the language
         of the queries if the run was trained on it, otherwise all languages of the run), trained_on (the data set with
-        its id, or `ITSELF`), noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
+        its id, or `ITSELF`), asked (the kind of the queries), noise_kind, key, figure (the headline), low and high (its
+        interval) and `METRICS`.
     """
     rows = []
     for run_id, result in results:
@@ -165,6 +171,7 @@ def results_frame(
             "signature": str(result.get("signature") or ""),
             "signed": signed,
             "queries": (result.get("t2v") or {}).get("queries"),
+            "asked": signed.queries if signed else signature.HUMAN,
             "trained_lang": lang if lang in fact.lang.split("+") else fact.lang,
             "trained_on": trained_on or (fact.data or UNKNOWN if result.get("zero_shot") else ITSELF),
             "encoder": fact.encoder,
@@ -235,7 +242,8 @@ def views(frame: pd.DataFrame) -> list[View]:
             part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
             first = part.iloc[0]
             names = ("data", "split", "lang", "role", "fusion", "zero_shot", "trained_lang", "figure")
-            split.append(View(title=_title(first, kind), noise_kind=kind, frame=part, **{n: first[n] for n in names}))
+            known = {"noise_kind": kind, "frame": part, "queries": first["asked"], **{n: first[n] for n in names}}
+            split.append(View(title=_title(first, kind), **known))
     split.sort(key=lambda view: view.main_rank)
     unique = []
     for view in split:  # titles that several views share are followed by what distinguishes them
@@ -252,7 +260,7 @@ def same_but_language(views: Sequence[View]) -> list[View]:
     """
     if len(views) < 2 or views[0].role != "target":
         return []
-    names = ("data", "split", "role", "fusion", "zero_shot", "noise_kind", "figure")
+    names = ("data", "split", "role", "fusion", "zero_shot", "noise_kind", "figure", "queries")
 
     def rules(view: View) -> list[object]:
         keys = ("gallery", "dir", "protocol", "pos", "ties", "sim", "select", "leak")
@@ -268,7 +276,10 @@ def same_but_language(views: Sequence[View]) -> list[View]:
 def _title(row: pd.Series[Any], kind: str) -> str:
     signed: signature.Signature | None = row["signed"]
     partial = signed is not None and signature.is_partial(signed.data)
-    parts = [f"{row['data']}{' (partial)' * partial} {row['split']}", f"queries in {row['lang']}"]
+    parts = [
+        f"{row['data']}{' (partial)' * partial} {row['split']}",
+        f"{signature_words.queries(row['asked'])} in {row['lang']}",
+    ]
     if row["trained_on"] == UNKNOWN:
         parts.append("zero-shot")
     elif row["trained_on"] != ITSELF:

@@ -9,11 +9,13 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.label import Label
+from ccr_cli.artifacts.signature import HUMAN, MT
 from ccr_cli.report.content import ExampleSearch
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import Recovery, recovery
 from ccr_cli.report.tables.table import Cell, Column, Row, Table, finite
-from ccr_cli.report.words.numbers import MINUS, count_range, ends, listed, percent, similarity
+from ccr_cli.report.words import signature_words
+from ccr_cli.report.words.numbers import MINUS, count_range, ends, listed, metric, percent, similarity
 
 DIRECTION_TITLES = {"t2v": "text → image", "v2t": "image → text"}
 SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in the seed of training or of the mismatch"
@@ -72,7 +74,13 @@ def by_noise(view: results.View) -> Table:
     ratios = sorted(set(view.frame["noise"]))
     rows = [replace(row, cells=row.cells[1:], block="") for row in _setting_rows(view, ratios)]
     title = f"{view.named} ({view.scale}) by method and noise: {view.title}"
-    return Table(view.figure.lower(), title, [METHOD, *_ratio_columns(view, ratios), SEEDS], rows, [SD_NOTE])
+    return Table(view.figure.lower(), title, [METHOD, *_ratio_columns(view, ratios), SEEDS], rows, _notes(view))
+
+
+def _notes(view: results.View) -> list[str]:
+    """What figures are, with the level of chance, and what the queries cannot say."""
+    notes = [SD_NOTE] if view.chance is None else [SD_NOTE, f"Chance: SumR {metric(view.chance)}."]
+    return [*notes, *([signature_words.ABOUT_MT] if view.queries == MT else [])]
 
 
 def settings(views: Sequence[results.View]) -> Table:
@@ -84,8 +92,14 @@ def settings(views: Sequence[results.View]) -> Table:
     setting = Column("setting", "data, split and queries", text=True)
     columns = [setting, METHOD, *_ratio_columns(views[0], ratios), SEEDS]
     rows = [row for view in views for row in _setting_rows(view, ratios)]
+    if any(view.chance is not None for view in views):
+        columns.append(Column("chance", "chance"))
+        chances = [Cell(view.chance) for view in views for _ in range(view.frame["label"].nunique())]
+        rows = [replace(row, cells=[*row.cells, level]) for row, level in zip(rows, chances, strict=True)]
     title = f"{views[0].named} ({views[0].scale}) in every language and setting"
-    return Table("settings", title, columns, rows, [SD_NOTE])
+    title += "" if views[0].queries == HUMAN else f": {signature_words.queries(views[0].queries)}"
+    notes = [SD_NOTE, *([signature_words.ABOUT_MT] if views[0].queries == MT else [])]
+    return Table("settings", title, columns, rows, notes)
 
 
 def _ratio_columns(view: results.View, ratios: Sequence[float]) -> list[Column]:
@@ -108,7 +122,7 @@ def retrieval(view: results.View) -> Table:
         for name, short in METRICS.items()
     }
     rows = [noise_row(*key, n, *cells) for key, cells, n in means(view.frame, ["noise", "label"], list(figures))]
-    notes = [SD_NOTE, "R@K and mAP in percent; MedR is a rank (lower is better)."]
+    notes = [*_notes(view), "R@K and mAP in percent; MedR is a rank (lower is better)."]
     return Table("retrieval", f"Retrieval: {view.title}", [NOISE, METHOD, NUMBER, *figures.values()], rows, notes)
 
 
@@ -130,6 +144,7 @@ def languages(views: Sequence[results.View]) -> Table | None:
     by_lang = means(frame, by, [main.figure], "lang", langs)
     rows = [noise_row(*key, *cells, mean.get(key, Cell()), n) for key, cells, n in by_lang]
     title = f"{main.named} ({main.scale}) by method, language and noise: {main.data} {main.split}"
+    title += "" if main.queries == HUMAN else f", {signature_words.queries(main.queries)}"
     notes = [SD_NOTE, "The mean over languages is of runs with equal seeds in all of them."]
     return Table("languages", title, [NOISE, METHOD, *columns, NUMBER], rows, notes)
 

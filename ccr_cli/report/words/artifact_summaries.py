@@ -228,12 +228,12 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
         if not is_plain(result) or result.get("corrupt") or (with_targets and result["role"] != "target"):
             continue
         if level is not None and chance.is_chance(result["SumR"], evaluation.interval(result, "SumR"), level):
-            trained = [result["run"]] if not result.get("ensemble") else result["ensemble"][:1]
-            yield Line(
-                f"{_queries(result)}: SumR {metric(result['SumR'])} cannot be told from chance ({metric(level)})\n  try: "
-                f"more epochs (ccr train --epochs), --method infonce, or check the pairs: ccr diagnose runs/{trained[0]}",
-                warning=True,
+            trained = (result.get("ensemble") or [result["run"]])[0]
+            todo = (
+                f"more epochs (ccr train --epochs), --method infonce, or check the pairs: ccr diagnose runs/{trained}"
             )
+            text = f"{_queries(result)}: SumR {metric(result['SumR'])} cannot be told from chance ({metric(level)})"
+            yield Line(f"{text}\n  try: {todo}", warning=True)
 
 
 def _comparisons(results: Sequence[Result], name: str, values: Sequence[float | None]) -> Iterator[str]:

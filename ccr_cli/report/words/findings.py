@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
-from ccr_cli.report.tables import results
+from ccr_cli.artifacts.signature import HUMAN, MT
+from ccr_cli.report.tables import chance, results
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import MINUS, decimal, ends, listed, mean_sd, metric, percent, probability
 
 HEADLINE_NOISE = 0.4
@@ -70,14 +72,16 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     if len(candidates) > 1 and win:
         group = _group_words(rows, candidates, encoders, "noise-robust methods" if robust else "methods")
         subject = f"{method} (the best of {group})"
-    headline = f"{where}, {subject} reaches {view.named} {_mean(values)}"
+    kind = "" if view.queries == HUMAN else f" for {signature_words.queries(view.queries)}"
+    headline = f"{where}, {subject} reaches {view.named} {_mean(values)}{kind}"
     other_encoders = _encoders(rows, win.against) if win else []
     differ = bool(encoders and other_encoders) and encoders != other_encoders
     if win:
         has = f" and has other encoders ({' or '.join(other_encoders)}, not {' or '.join(encoders)})" if differ else ""
         headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}"
 
-    more = []
+    more = [signature_words.ABOUT_MT] if view.queries == MT else []
+    more += [_near_chance(view.chance)] if view.chance is not None and _is_chance(rows, method, view) else []
     if results.counterpart(frame, method, results.BASELINE) is None:
         variants = [label for label in results.methods(frame) if results.base_label(label) == results.BASELINE]
         if variants:
@@ -92,7 +96,8 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     if clean:
         more.append(f"Without noise it is {_signed(clean)}{_chance(clean)}.")
     more += [*_repaired(view, noise, ranks), *_ensembles(view, noise, ranks)]
-    tiles = [Tile(metric(values.mean()), f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}")]
+    level = "" if view.chance is None else f", chance: {metric(view.chance)}"
+    tiles = [Tile(metric(values.mean()), f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}{level}")]
     if win:
         difference = decimal(win.difference, sign=True)
         detail = f"{view.named}, {_paired(win)}{', other encoders' if differ else ''}"
@@ -102,6 +107,17 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
             tiles.append(Tile(share, "of the gap to the oracle recovered", _recovery_interval(win), win.may_be_chance))
     sentences, detection_tiles = _detection(diagnoses, view, method, noise)
     return Findings(f"{headline}.", (*more, *sentences), (*tiles, *detection_tiles), method, noise)
+
+
+def _is_chance(rows: pd.DataFrame, method: str, view: results.View) -> bool:
+    """Whether no run of a method can be told from chance."""
+    runs = rows.loc[rows["label"] == method, ["SumR", "low", "high"]].dropna().to_numpy(float).tolist()
+    return bool(runs) and all(chance.is_chance(value, (low, high), view.chance) for value, low, high in runs)
+
+
+def _near_chance(level: float) -> str:
+    todo = "Train it for more epochs, try infonce, or check the pairs with ccr diagnose."
+    return f"That cannot be told from chance (SumR {metric(level)}). {todo}"
 
 
 def _headline_noise(frame: pd.DataFrame) -> float:

@@ -9,16 +9,19 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import KEYS, LABELLED, Signature
+from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, Signature
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS
+from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.load_run import default_options, method_label
@@ -59,6 +62,16 @@ class RunResult:
     def reading(self) -> str:
         """The reading of the model; empty for the usual one."""
         return self.result.get("reading") or ""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the queries."""
+        return str(self.result["signature"].queries)
+
+    @property
+    def is_own_task(self) -> bool:
+        """Whether the queries are in a target language, as they are."""
+        return self.result["role"] == "target" and not (self.fused or self.reading)
 
     @property
     def setting(self) -> Setting:
@@ -121,11 +134,14 @@ class Comparison:
     lines: Sequence[ComparedFigure]
     """the headline figure first"""
     signatures: tuple[str, str]
+    chance: float | None
+    """the SumR of a random ranking; None by category"""
 
     def words(self) -> str:
         """The verdict in a sentence."""
         line, d, name = self.lines[0], self.lines[0].difference, self.lines[0].figure
         interval = f"95% interval {ends(d.low, d.high)}, p = {line.p_holm:.2g}"
+        interval += "" if self.chance is None else f"; chance: {metric(self.chance)}"
         if line.verdict == "undecided":
             difference = decimal(d.estimate, sign=True)
             return f"{self.second} and {self.first}: no certain difference, {name} {difference} ({interval})"
@@ -150,12 +166,13 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
         raise UsageError(message, hint="ccr compare RUN RUN, or evaluations of two runs")
     runs = [run for system in systems for run in system.runs]
     shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
+    _refuse_other_queries(systems)
     if not shared:
         raise _nothing_shared(systems)
     settings, first = shared, runs[0]
     if not every:  # the plain queries in the target language; where there are none, those in the source language
         plain = [setting for setting in shared if not first[setting].fused and not first[setting].reading]
-        settings = [setting for setting in plain if first[setting].result["role"] == "target"] or plain or shared
+        settings = [setting for setting in plain if first[setting].is_own_task] or plain or shared
     used = {run[setting].evaluation.path for run in runs for setting in shared}
     for artifact in inputs.named:
         if artifact.kind == "evaluation" and artifact.path not in used:
@@ -232,6 +249,29 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
     return [long if labels.count(label) > 1 else label for label, long in zip(labels, with_run, strict=True)]
 
 
+def _refuse_other_queries(systems: Sequence[System]) -> None:
+    """Refuses systems with a common target language in which they have no common queries, unless all of them are human.
+
+    They are not compared by their source language instead, which the reader would take for the target's.
+    """
+    runs = [(system, [one for one in run.values() if one.is_own_task]) for system in systems for run in system.runs]
+    head, first = runs[0]
+    for system, other in runs[1:]:
+        for lang in dict.fromkeys(one.fields["lang"] for one in first):
+            sides = [
+                {one.fields["q"]: one.kind for one in ones if one.fields["lang"] == lang} for ones in (first, other)
+            ]
+            kinds = {kind for side in sides for kind in side.values()}
+            if not sides[1] or sides[0].keys() & sides[1] or kinds == {HUMAN}:
+                continue
+            has = [f"{signature_words.queries(kind)} (q:{q})" for side in sides for q, kind in [*side.items()][:1]]
+            problem = f"{head.label} and {system.label} were not measured with the same {lang} queries"
+            usual = next(iter(sides[0].values()))
+            queries = usual if len(kinds) > 1 and usual != FILE else "FILE"
+            hint = f"ccr evaluate RUN --queries {queries}, for both runs"
+            raise ArtifactError(f"{problem}: {has[0]} and {has[1]}", hint=hint)
+
+
 def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     """The difference between the first system and one that shares no setting with it."""
     runs = [(system, run) for system in systems for run in system.runs]
@@ -253,7 +293,7 @@ def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> d
     for setting in settings:
         one, result, protocol = first[setting], first[setting].result, first[setting].fields["protocol"]
         parts[setting] = [f"{result['data']} {result['split']}"] + [protocol] * (protocol != "full")
-        parts[setting] += [f"queries in {result['lang']}"]
+        parts[setting] += [f"{signature_words.queries(one.kind)} in {result['lang']}"]
         parts[setting] += [f"fused {result['fusion']}"] * one.fused + [f"{one.reading} alone"] * bool(one.reading)
     for key in _TELLING:
         names = [", ".join(words) for words in parts.values()]
@@ -272,15 +312,15 @@ def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Com
     folds = [[galleries for galleries, _ in runs] for runs in ranked]
     (first, *values), (head, *others) = map(_values, folds), systems
     differences = [bootstrap.differences(folds[0], other) for other in folds[1:]]
-    result = head.runs[0][setting].result
-    names = dict.fromkeys([evaluation.headline(result), *FIGURES])
+    one = head.runs[0][setting]
+    names = dict.fromkeys([evaluation.headline(one.result), *FIGURES])
     holm = {name: bootstrap.holm([d[name].p for d in differences]) for name in names}
-    comparisons = []
+    level, comparisons = chance.level(one.result, _ranks(one)), []
     for n, (system, value) in enumerate(zip(others, values, strict=True)):
         lines = [ComparedFigure(name, first[name], value[name], differences[n][name], holm[name][n]) for name in names]
         signatures = (head.signature(setting), system.signature(setting))
-        lang, fusion = str(result["lang"]), str(result["fusion"])
-        comparisons.append(Comparison(what, lang, fusion, head.label, system.label, lines, signatures))
+        lang, fusion = str(one.result["lang"]), str(one.result["fusion"])
+        comparisons.append(Comparison(what, lang, fusion, head.label, system.label, lines, signatures, level))
     return comparisons
 
 
@@ -294,8 +334,13 @@ def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Valu
 
 def _galleries(result: RunResult) -> tuple[list[bootstrap.RankedGallery], list[list[str]]]:
     """The ranked queries of each fold of a result, in the order of their ids, with these."""
+    return galleries(_ranks(result))
+
+
+def _ranks(result: RunResult) -> pd.DataFrame:
+    """The rank of every query of a result."""
     try:
         ranks = evaluation.read_ranks(result.evaluation)
     except ArtifactError as error:
         raise ArtifactError(error.message, hint="ccr evaluate RUN --force, with the options it was made with") from None
-    return galleries(ranks[ranks["result"] == result.number])
+    return ranks[ranks["result"] == result.number]

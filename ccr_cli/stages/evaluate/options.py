@@ -66,7 +66,13 @@ class EvaluationOptions:
         request=lambda o: o.queries not in ("", HUMAN),
         show_default="human, or mt where nobody wrote captions in the language",
     )
-    beta: float = option(0.8, "Weight of the query in score fusion with its translation (0 to 1).", request=True)
+    beta: float = option(
+        0.8,
+        "Weight of the query in score fusion with its translation (0 to 1).",
+        "--fusion-weight",
+        was="--beta",
+        request=True,
+    )
     fusion: str = option("raw", "Score fusion: raw, or minmax (normalised as in NRCCR's code).", request=True)
     ties: str = option("mid", "How tied similarities count: mid, optimistic or pessimistic.", request=True)
     protocol: str = option(
@@ -105,7 +111,7 @@ class EvaluationOptions:
             if value not in choices and (name, value) != ("corruption", ""):
                 raise UsageError(f"--{name} is {', '.join(choices[:-1])} or {choices[-1]}, not {value!r}")
         if not 0 <= self.beta <= 1:
-            raise UsageError(f"--beta is a weight from 0 to 1, not {self.beta:g}")
+            raise UsageError(f"--fusion-weight is a weight from 0 to 1, not {self.beta:g}")
         if not 0 <= self.corrupt <= 1:
             raise no_share("--corrupt ", self.corrupt)
         if self.corrupt == 1:

@@ -90,7 +90,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     if options.file:
         table = read_queries(options.file, split, options.langs, trained)
         queries = tuple((lang, FILE) for lang in dict.fromkeys(table["lang"]))
-        _refuse_languages(protocol, table["lang"].unique())
+        _refuse_languages(protocol, [lang for lang, _ in queries])
     else:
         queries = _own_queries(split, options, trained, protocol, translations)
     folds = fold_of(split.items, protocol, own.name)
@@ -196,7 +196,8 @@ def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool
     partial = f": the data set is partial, see ccr data describe {data.name}" if data.manifest.get("partial") else ""
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
     problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
-    return ArtifactError(problem, hint=hint or _available_sets(split, [lang], protocol) or by_machine)
+    usual = hint or _available_sets(split, [lang], protocol)
+    return ArtifactError(problem, hint="; ".join(filter(None, [usual, by_machine])) or None)
 
 
 def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:

@@ -104,7 +104,8 @@ def _write(
     translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
     encoder, on_hub, licence = _text_encoder(trained, settings)
     results = [result for artifact in evaluations for result in evaluation.results(artifact)]
-    results = [result for result in results if not (result.get("task") or result.get("corrupt"))]
+    left_out = ("task", "corrupt", "queries")
+    results = [result for result in results if not any(result.get(key) for key in left_out)]
     facts = CardFacts(
         run=trained,
         settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},

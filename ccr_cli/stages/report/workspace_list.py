@@ -9,10 +9,11 @@ from pathlib import Path, PurePosixPath
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
 from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.description import short
-from ccr_cli.artifacts.signature import signature_of
+from ccr_cli.artifacts.signature import HUMAN, signature_of
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.artifact_summaries import headlines, is_plain
 from ccr_cli.report.words.numbers import metric, probability, similarity
 
@@ -140,11 +141,16 @@ def _evaluation(artifact: base.Artifact) -> Outcome:
     shown = [r for r in plain if r["role"] == "target"] or plain or results
     several = len({r["data"] for r in shown}) > 1
     name, values = headlines(shown)
+    kinds = {result.get("queries", HUMAN) for result in shown}
+    several_kinds = len(kinds) > 1
+    if not several_kinds and kinds != {HUMAN}:
+        name = f"{name} of {signature_words.queries(*kinds)}"
     parts = []
     for result, value in zip(shown, values, strict=True):
         if value is not None:
             words = [result["data"]] if several else []
-            words += [str(result["lang"]), metric(value), *(["corrupted"] if result.get("corrupt") else [])]
+            kind = [result["queries"]] if result.get("queries") and several_kinds else []
+            words += [str(result["lang"]), *kind, metric(value), *(["corrupted"] if result.get("corrupt") else [])]
             if result.get("task"):
                 signature = signature_of(result)
                 words.append(f"by {'item' if signature and signature.pos == 'item' else 'caption'}")

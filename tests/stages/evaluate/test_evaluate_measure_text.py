@@ -120,7 +120,13 @@ def target(chain: Chain, **changes: Any) -> Target:
     data = dataset.read(chain.find("dataset"))
     frame = translation.read(chain.find("translation"))
     made = Target(
-        Split.of(data, "test"), (chain.find("features"),), frame, ("es",), "none", Protocol("full", split="test"), {}
+        Split.of(data, "test"),
+        (chain.find("features"),),
+        frame,
+        (("es", "human"),),
+        "none",
+        Protocol("full", split="test"),
+        {},
     )
     return replace(made, **changes)
 

@@ -56,7 +56,7 @@ def test_a_query_without_a_translation_is_neither_flagged_nor_not() -> None:
     made = pd.DataFrame({"source_caption_id": ["a", "b", "c"], "direction": "query", "status": ["ok", "ok", "failed"]})
     made = made.assign(text="x", reference_chrf=[50.0, np.nan, 10.0], flagged=[False, True, False])
     nothing: Any = None
-    target = Target(nothing, (), made, ("es",), "none", Protocol("full"), {})
+    target = Target(nothing, (), made, (("es", "human"),), "none", Protocol("full"), {})
     told = breakdowns(queries, ["x", "x y", "x y z", "x"], "es", target.translated_queries)["translation"]
     assert (told["flagged"]["queries"], told["not_flagged"]["queries"]) == (1, 1)
     assert [(g["low"], g["high"], g["queries"]) for g in told["groups"]] == [(50.0, 50.0, 1)]

@@ -228,7 +228,7 @@ def test_a_source_language_without_the_caption_set_stands_beside_with_its_own(tm
 
 @pytest.mark.parametrize("fusion", ["raw", "minmax"])
 def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) -> None:
-    made = evaluate(finished, "uml", "--beta", "1", "--fusion", fusion)
+    made = evaluate(finished, "uml", "--fusion-weight", "1", "--fusion", fusion)
     plain, fused, _ = evaluation.results(made)
     assert (plain["lang"], fused["lang"], fused["fusion"]) == ("es", "es", f"1{fusion}")
     for key in ("t2v", "v2t", "SumR", "intervals"):
@@ -329,7 +329,7 @@ def test_what_chose_the_epoch_is_said(split: str, leak: str, finished: Chain) ->
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--beta", "1.5"), "not 1.5"),
+        (("--fusion-weight", "1.5"), "not 1.5"),
         (("--ties", "none"), "not 'none'"),
         (("--fusion", "max"), "not 'max'"),
         (("--split", "dev"), "splits: train, val, test"),
