@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
-from ccr_cli.data.formats.base import ColumnError, NotUtf8, lines, opened, read_json
+from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role
 from ccr_cli.data.formats.excel import sheet_rows
@@ -43,15 +43,19 @@ class Layout:
     notes: tuple[str, ...] = ()
     """What was guessed, and what to type otherwise."""
 
+    def records(self) -> Iterator[Record]:
+        """Reads the captions."""
+        types = options_of(self.form)
+        options = {key: Path(value) if "Path" in types[key] else value for key, value in self.options.items()}
+        return reader(self.form)(self.path, **options)
+
     @cached_property
     def facts(self) -> Facts:
         """What the captions say of themselves, which reads the file."""
-        types = options_of(self.form)
-        options = {key: Path(value) if "Path" in types[key] else value for key, value in self.options.items()}
         langs, splits = True, False
         names: dict[str, None] = {}
         pairs = set()
-        for record in reader(self.form)(self.path, **options):
+        for record in self.records():
             langs, splits = langs and bool(record.lang), splits or bool(record.split)
             if record.media:
                 names[record.media] = None

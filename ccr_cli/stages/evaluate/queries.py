@@ -65,7 +65,8 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
         layout = look(path)
         records = list(layout.records())
     except CcrError as error:
-        raise type(error)(error.message, hint=COLUMNS if "--columns" in (error.hint or "") else error.hint) from None
+        error.hint = COLUMNS if "--columns" in (error.hint or "") else error.hint
+        raise
     for note in layout.notes:
         say(note.partition("; otherwise")[0])
     item_of = _items_by_name(split.data)
