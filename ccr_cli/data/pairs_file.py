@@ -55,9 +55,13 @@ class PairsFile:
     frame: pd.DataFrame
     """Columns as in the file: ids and texts are str, `p_*` float."""
     sha256: str
+    encoding: str = ""
+    """Of a text that is not UTF-8."""
 
     def require(self, *columns: str) -> None:
-        """Refuses a file without these columns."""
+        """Refuses a file without these columns, and says if it was not read as UTF-8."""
+        if self.encoding:
+            say(f"{self.path} is not UTF-8: read as {self.encoding}; if letters are wrong, save it as CSV UTF-8")
         missing = [name for name in columns if name not in self.frame]
         if missing:
             raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
@@ -93,10 +97,10 @@ class PairsFile:
         return set(self.frame["lang"]) if "lang" in self.frame else set()
 
 
-def check(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
+def check(path: Path, suffixes: Sequence[str] = SUFFIXES, hint: str = "--export pairs.csv") -> None:
     """Refuses a file name without one of these endings."""
     if path.suffix not in suffixes:
-        raise UsageError(f"{path.name!r} does not end in {' or '.join(suffixes)}", hint="save the table as CSV UTF-8")
+        raise UsageError(f"{path.name!r} does not end in {' or '.join(suffixes)}", hint=hint)
 
 
 def write(path: Path, pairs: pd.DataFrame) -> None:
@@ -125,13 +129,14 @@ def read(path: Path) -> PairsFile:
         UsageError: If it is missing, not a file of pairs or empty, contains a pair twice, or has an invalid verdict or
             probability.
     """
-    check(path, READ_SUFFIXES)
+    check(path, READ_SUFFIXES, "save the table as CSV UTF-8")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        columns = _parquet(content) if path.suffix == ".parquet" else _csv(path)
+        encoding = "" if path.suffix == ".parquet" else guessed_encoding(path, {}).get("encoding", "")
+        columns = _parquet(content) if path.suffix == ".parquet" else _csv(path, encoding or "utf-8")
         frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
         for name in columns:
             frame[name] = frame[name].astype(float) if name in PROBABILITIES else frame[name].map(str).astype(object)
@@ -153,7 +158,7 @@ def read(path: Path) -> PairsFile:
         if rows.any():
             row = int(rows.to_numpy().argmax())
             raise UsageError(f"{path}, row {row + 1}: {name} '{frame[name].iloc[row]}' is not {what}")
-    return PairsFile(path, frame, hashlib.sha256(content).hexdigest())
+    return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding)
 
 
 def _parquet(content: bytes) -> dict[str, list[Any]]:
@@ -164,12 +169,8 @@ def _parquet(content: bytes) -> dict[str, list[Any]]:
     return columns
 
 
-def _csv(path: Path) -> dict[str, list[str]]:
-    options = guessed_encoding(path, {})
-    options |= guessed_delimiter(path, options)
-    if "encoding" in options:
-        say(f"{path} is not UTF-8: read as {options['encoding']}; if letters are wrong, save it as CSV UTF-8")
-    rows = table_rows(path, options.get("delimiter", ""), True, options.get("encoding", "utf-8"))
+def _csv(path: Path, encoding: str) -> dict[str, list[str]]:
+    rows = table_rows(path, guessed_delimiter(path, {"encoding": encoding}).get("delimiter", ""), True, encoding)
     header = [name.strip() for name in next(rows, (1, []))[1]]
     table: list[list[str]] = []
     for number, row in rows:

@@ -343,6 +343,15 @@ def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
     assert "level with infonce (+0.5 ± 2.1)" in said
 
 
+@pytest.mark.parametrize(("best", "share", "beyond"), [(132.0, "50%", False), (112.0, "133%", True)])
+def test_more_than_the_gap_to_the_oracle_is_explained(best: float, share: str, beyond: bool) -> None:
+    rows = [result("infonce", 0.4, 0, 100.0), result("uml", 0.4, 0, 116.0), result("infonce (oracle)", 0.4, 0, best)]
+    found = findings(results.views(results.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
+    (sentence,) = [each for each in found.more if share in each]
+    assert found.tiles[2].value == share
+    assert ("100%" in sentence) == ("100%" in found.tiles[2].detail) == beyond
+
+
 def test_findings_report_the_judge() -> None:
     rows = three_seeds()
     summary = {"run": "r", "label": "uml", "noise": 0.4, "seed": 0, "lang": "es", "judge": "two-group"}

@@ -152,6 +152,8 @@ def test_latex_escapes_every_special_character() -> None:
     assert r"\textbf{10.0 $\pm$ 0.2}" in text and r"\toprule" in text
     assert r"\multicolumn{2}{c}{text $\rightarrow$ image}" in text
     assert text.count(r"\\") == 6
+    assert text.startswith("%") and "{booktabs}" in text.partition("\n")[0]
+    assert text.index(r"\caption") < text.index(rf"\label{{tab:{sample().name}}}") < text.index(r"\begin{tabular}")
     assert latex_text("&%$#_{}~^") == r"\&\%\$\#\_\{\}\textasciitilde{}\textasciicircum{}"
 
 

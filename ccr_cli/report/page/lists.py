@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +48,15 @@ class TextList:
     rows: Sequence[Mapping[str, Any]]
     """The `address` of the picture, `texts` with their heads and languages, and what else is known."""
     open: bool = False
+    boundary: str = ""
+    """What separates the first rows from the others."""
+    above: int = 0
+    """How many rows come before the boundary; none is shown before the first row."""
 
     @property
     def with_pictures(self) -> bool:
-        """Whether any text has a picture."""
-        return any(row["address"] for row in self.rows)
+        """Whether any text has a picture, or a number, which stands under it."""
+        return any(row["address"] or row.get("place") for row in self.rows)
 
 
 def pair_list(
@@ -87,6 +91,7 @@ def pair_list(
                 "uncertainty": pair.get("uncertainty"),
                 "rare": pair.get("support", RARE) < RARE,
                 "truth": pair.get("truth"),
+                **{name: pair[name] for name in ("place", "slot_id", "verdict") if side == LARGE and name in pair},
             }
         )
     truth = ["truth"] if any(row["truth"] for row in rows) else []
@@ -120,10 +125,20 @@ def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findin
 
 
 def sheet(
-    pairs: Sequence[Mapping[Any, Any]], image: Image, lang: str | Sequence[str], source_lang: str, title: str
+    pairs: Sequence[Mapping[Any, Any]],
+    image: Image,
+    lang: str | Sequence[str],
+    source_lang: str,
+    title: str,
+    rule: str = "",
 ) -> str:
-    """A contact sheet of pairs as one HTML file; arguments as for `pair_list`."""
+    """A contact sheet of pairs as one HTML file: numbered, with a line where `noisy` ends, which a `rule` decides.
+
+    Further arguments as for `pair_list`.
+    """
     listed = pair_list(pairs, image, lang, source_lang, title, LARGE)
+    above = sum(pair.get("verdict") == "noisy" for pair in pairs)
+    listed = replace(listed, boundary=f"noisy above ({rule}), clean below", above=above)
     return render("suspects.html.j2", title=title, style=static("page.css", "suspects.css"), pairs=listed)
 
 

@@ -172,7 +172,8 @@ def recoveries(view: results.View) -> Table | None:
     notes = [
         f"Over n pairs with equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
         "means with its 95% bootstrap interval over seeds (for three seeds, nearly their whole range). It is "
-        "undefined without noise, where only the difference is given.",
+        "undefined without noise, where only the difference is given; above 1 a method is better than infonce with the "
+        "oracle.",
         BEST_NOTE,
     ]
     title = f"How much of the loss to noise is recovered: {view.title}"

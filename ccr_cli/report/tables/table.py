@@ -258,9 +258,17 @@ def latex_text(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A booktabs table; needs the packages booktabs and fontenc with T1."""
+    """A booktabs table with a label, `tab:` and its name, under a comment on the packages that it needs."""
     marks = (("", ""), (r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{latex_text(table.title)}}}"]
+    lines = [
+        r"% needs \usepackage{booktabs} and \usepackage[T1]{fontenc}; for scripts that T1 lacks, XeLaTeX or LuaLaTeX"
+    ]
+    lines += [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{latex_text(table.title)}}}",
+        rf"\label{{tab:{table.name}}}",
+    ]
     lines += [rf"\begin{{tabular}}{{{''.join('l' if c.text else 'r' for c in table.columns)}}}", r"\toprule"]
     spans = table.groups()
     if any(title for title, _, _ in spans):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,9 @@ DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
 SUSPICIOUS = 5
 """Number of least believed pairs shown for a diagnosis."""
+
+MANY = 1 / 3
+"""Share of doubted pairs above which a diagnosis without synthetic noise says more of the model than of the pairs."""
 
 Result = dict[str, Any]
 
@@ -124,14 +127,9 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
     yield Line(f"{judge} calls {called} mismatched{rare}")
     split = facts["split"]
     if "expected" in split:
-        threshold = "the requested share"
-        if split["by"] != "share":
-            near = {name: split[name] for name in ("sim_st", "sim_vt") if split.get(name) is not None}
-            rules = [f"P(clean) < {split['p_clean']:g} of the {split['by']}"]
-            threshold = ", ".join(rules + [f"{name} < {probability(value)}" for name, value in near.items()])
         precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
         wrong = f"{percent(split['wrong'], 1)} of the calls are wrong, precision {precision}, recall {recall}"
-        yield Line(f"threshold: {threshold}; under the fitted mixture {wrong}")
+        yield Line(f"threshold: {threshold(split)}; under the fitted mixture {wrong}")
     if facts["detection"]:
         found = {name: probability(facts["detection"][name]) for name in ("auroc", "recall", "false_alarms", "f1")}
         yield Line(
@@ -139,8 +137,24 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
             f"alarms {found['false_alarms']}, F1 {found['f1']}, calibration error "
             f"{probability(facts['calibration']['ece'])}"
         )
+    if not facts["noise"] and split["by"] != "share" and facts["share_noisy"] > MANY:
+        yield Line(
+            f"{percent(facts['share_noisy'], 0)} doubted without synthetic noise usually means that the model has not "
+            "learned to match, not that so many pairs are wrong: before any repair check its SumR (ccr evaluate), "
+            "train longer or with another --method, and look at the pairs (--sheet worst.html)",
+            warning=True,
+        )
     for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
         yield Line(f"  {similarity(pair['p_clean'])}  {pair['source_text']}  ->  {pair['translation']}")
+
+
+def threshold(split: Mapping[str, Any]) -> str:
+    """The rule by which a diagnosis calls a pair noisy, from the `split` of its summary."""
+    if split["by"] == "share":
+        return "the requested share"
+    near = {name: split[name] for name in ("sim_st", "sim_vt") if split.get(name) is not None}
+    rules = [f"P(clean) < {split['p_clean']:g} of the {split['by']}"]
+    return ", ".join(rules + [f"{name} < {probability(value)}" for name, value in near.items()])
 
 
 def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:

@@ -88,9 +88,11 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
             more.append(f"There is no single baseline: {listed(variants)} differ, and none has the default options.")
     if win and win.value is not None:
         interval = _recovery_interval(win)
+        beyond = f"; above 100% it is better than {results.BASELINE} with that oracle" if win.value > 1 else ""
         more.append(
             f"It recovers {percent(win.value, 0)} of what an oracle that knows the mismatched pairs would gain"
-            f"{f' ({interval})' if interval else ''}{', which may be due to chance too' if win.may_be_chance else ''}."
+            f"{f' ({interval})' if interval else ''}{', which may be due to chance too' if win.may_be_chance else ''}"
+            f"{beyond}."
         )
     clean = recovery(frame, method, 0.0, figure=figure, ranks=ranks) if noise else None
     if clean:
@@ -104,7 +106,9 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
         tiles.append(Tile(difference, f"compared with {win.against}", detail, win.may_be_chance))
         if win.value is not None:
             share = percent(win.value, 0)
-            tiles.append(Tile(share, "of the gap to the oracle recovered", _recovery_interval(win), win.may_be_chance))
+            beyond = f"above 100%: better than {results.BASELINE} with the oracle" if win.value > 1 else ""
+            detail = "; ".join(filter(None, [_recovery_interval(win), beyond]))
+            tiles.append(Tile(share, "of the gap to the oracle recovered", detail, win.may_be_chance))
     sentences, detection_tiles = _detection(diagnoses, view, method, noise)
     return Findings(f"{headline}.", (*more, *sentences), (*tiles, *detection_tiles), method, noise)
 

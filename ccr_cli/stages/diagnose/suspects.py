@@ -8,6 +8,7 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.errors import UsageError
 from ccr_cli.report.page import lists
+from ccr_cli.report.words.artifact_summaries import threshold
 
 SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
 """Columns of the table that programs read."""
@@ -47,5 +48,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
     image_of = {str(row["item_id"]): row["image"] for row in rows}
     summary = diagnosis.summary(made)
     title = f"{summary['run']}: the {len(rows):,} most suspicious of {summary['pairs']:,} training pairs"
+    title += f", {summary['called_noisy']:,} of which are called noisy"
+    source_lang, rule = dataset.read(data).source_lang, threshold(summary["split"])
     with base.atomic_open(path, "w") as handle:
-        handle.write(lists.sheet(rows, image_of.get, summary["lang"], dataset.read(data).source_lang, title))
+        handle.write(lists.sheet(rows, image_of.get, summary["lang"], source_lang, title, rule))

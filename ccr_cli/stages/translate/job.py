@@ -140,7 +140,9 @@ class TranslationJob:
             self.again.refuse_same(self.request)
             if self.again.sent:
                 say(f"{len(self.again.sent)} captions of {self.again.original.name} are translated again")
-        rounds = "-only" if self.again else f"-rounds{options.rounds}" if options.rounds > 1 else ""
+        rounds = (
+            "" if self._by_hand else "-only" if self.again else f"-rounds{options.rounds}" if options.rounds > 1 else ""
+        )
         defaults = {} if self._by_hand else usual_request(lang, engine)
         self.name = options.name or stem(f"{lang}-{engine}{rounds}", self.request, defaults)
         if options.rounds > 1:

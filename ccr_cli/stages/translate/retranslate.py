@@ -48,7 +48,8 @@ class Retranslation:
         new, old = ({k: v for k, v in r.items() if k == "engine" or k.startswith("set.")} for r in requests)
         if new == old and self.sent:
             message = f"{self.original.name} was made by the same engine: the captions would come out the same"
-            raise UsageError(message, hint="another --engine, or another model or table of it with --set")
+            hint = "another --engine, or another model or table of it with --set; or type corrections into the list"
+            raise UsageError(message, hint=hint)
 
     def corrected(self, captions: pd.DataFrame, lang: str) -> pd.DataFrame:
         """The rows of the translations that a person typed, given the source captions."""

@@ -23,10 +23,13 @@ from toy import Chain
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, diagnosis, noise, run
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import read_table
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import pairs_file as listing
 from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.diagnoses import diagnoses_frame
+from ccr_cli.report.words.artifact_summaries import Line, summary
 from ccr_cli.stages.diagnose import stage as suspicion
 from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns
 from ccr_cli.stages.shared.load_run import load_method
@@ -300,17 +303,45 @@ def test_the_worst_are_printed_with_picture_and_texts(chain: Chain) -> None:
     assert told["diagnosis"] == str(made.path) and [row["slot_id"] for row in told["worst"]] == list(pairs["slot_id"])
 
 
-def test_the_sheet_shows_the_worst_and_runs_nothing(chain: Chain, tmp_path: Path) -> None:
-    trained, sheet = chain.find("run", "uml").path, tmp_path / "worst.html"
-    done = toy.ok("diagnose", trained, "--sheet", sheet, "--worst", "5", *CPU, workspace=chain.root)
-    page, pairs = sheet.read_text(encoding="utf-8"), diagnosis.read_pairs(chain.find("diagnosis", "uml"))
+def test_the_sheet_shows_the_worst_and_runs_nothing(finished: Chain, tmp_path: Path) -> None:
+    trained, sheet = finished.find("run", "uml").path, tmp_path / "worst.html"
+    done = toy.ok("diagnose", trained, "--sheet", sheet, "--worst", "5", *CPU, workspace=finished.root)
+    page, pairs = sheet.read_text(encoding="utf-8"), diagnosis.read_pairs(finished.find("diagnosis", "uml"))
     assert f"the sheet: {sheet}" in done.err.replace("\n", "")
     assert page.count('src="data:image/png') == 5 and "default-src 'none'" in page and "<script" not in page
-    for _, pair in pairs.sort_values("place").head(5).iterrows():
+    for place, (_, pair) in enumerate(pairs.sort_values("place").head(5).iterrows(), 1):
         assert pair["translation"] in page and pair["back"] in page
-    assert "<th>source (en)</th>" in page
-    refused = chain.ccr("diagnose", trained, "--sheet", tmp_path / "worst.pdf", *CPU)
+        assert f"{place} <code>{pair['slot_id']}</code>" in page
+    assert "<th>source (en)</th>" in page and 'class="boundary"' not in page
+    toy.ok("diagnose", trained, "--sheet", sheet, "--worst", "5", "--share", "0.07", *CPU, workspace=finished.root)
+    above, _, below = sheet.read_text(encoding="utf-8").partition('class="boundary"')
+    assert (above.count('tag noisy">noisy'), below.count('tag clean">clean')) == (3, 2), "0.07 of 48 pairs"
+    refused = finished.ccr("diagnose", trained, "--sheet", tmp_path / "worst.pdf", *CPU)
     assert refused.code == 2 and "--sheet writes .html" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("facts", "by", "warned"),
+    [
+        ({"share_noisy": 0.4}, "mixture", True),
+        ({"share_noisy": 0.3}, "mixture", False),
+        ({"share_noisy": 0.4, "noise": 0.4}, "mixture", False),
+        ({"share_noisy": 0.4}, "share", False),
+    ],
+)
+def test_a_diagnosis_that_doubts_too_much_warns(
+    facts: dict[str, float], by: str, warned: bool, chain: Chain, tmp_path: Path
+) -> None:
+    told = diagnosis.summary(chain.find("diagnosis", "infonce"))
+    told |= facts | {"split": told["split"] | {"by": by}}
+
+    def write(site: Build) -> dict[str, int]:
+        base.write_json(site.folder / "summary.json", told)
+        return {}
+
+    made = build_artifact(Workspace(tmp_path), "diagnosis", "d", {}, [], write=write)
+    warnings = [line.text for line in summary(made) if isinstance(line, Line) and line.warning]
+    assert len(warnings) == warned and all("40%" in text for text in warnings)
 
 
 def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
@@ -326,4 +357,4 @@ def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
     several = chain.ccr("diagnose", trained, chain.find("run", "infonce").path, "--export", tmp_path / "x.csv", *CPU)
     assert several.code == 2 and "not 2" in several.err
     other = chain.ccr("diagnose", trained, "--export", tmp_path / "x.tsv", *CPU)
-    assert other.code == 2 and "neither .parquet nor .csv" in other.err
+    assert other.code == 2 and "'x.tsv'" in other.err and ".parquet" in other.err
