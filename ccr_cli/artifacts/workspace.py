@@ -16,6 +16,7 @@ PER_DATASET = {"translation", "noise", "features"}
 """Kinds whose folder has one more level: the data set's name."""
 
 LONGEST_STEM = 110
+_ENCODED = re.compile("(%[0-9A-F]{2})+")
 
 
 @dataclass(frozen=True)
@@ -92,21 +93,33 @@ def home(path: Path) -> Path | None:
 
 
 def slug(text: str) -> str:
-    """Turns any text into a safe file name; raises UsageError if nothing is left.
+    """Turns any text into a safe file name, at most 120 bytes of UTF-8; raises UsageError if it is empty.
 
-    NFKC, `/` becomes `--`, everything outside `[A-Za-z0-9._-]` becomes `-`, at most 120 bytes.
+    NFKC; letters, marks and digits of any script stay, `/` becomes `--`, and other characters outside `._-` become `-`.
+    A text without any letter or digit is percent-encoded.
     """
-    plain = unicodedata.normalize("NFKC", text).replace("/", "--")
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).lstrip(".-")[:120]
+    if _ENCODED.fullmatch(text):
+        return _first(text, 120)
+    normal = unicodedata.normalize("NFKC", text).replace("/", "--")
+    plain = "".join(char if char in "._-" or unicodedata.category(char)[0] in "LMN" else "\0" for char in normal)
+    plain = re.sub("\0+", "-", plain).lstrip(".-")
+    plain = plain or "".join(f"%{byte:02X}" for byte in normal.encode(errors="replace"))
     if not plain:
-        raise UsageError(f"{text!r} has no character that is allowed in an artifact's name")
-    return plain
+        raise UsageError("an artifact needs a name of at least one character")
+    return _first(plain, 120)
 
 
 def stem(readable: str, request: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Names an artifact: the readable part plus six hex digits of the options that differ from the defaults."""
     changed = {key: value for key, value in request.items() if defaults.get(key) != value}
     suffix = f"-{base.sha256_text(base.canonical_json(changed))[:6]}" if changed else ""
-    if len(readable) > LONGEST_STEM:  # both ends are readable; the digits tell apart what differs in between
-        readable = f"{readable[:85]}-{base.sha256_text(readable)[:6]}-{readable[-17:]}"
+    encoded = readable.encode()
+    if len(encoded) > LONGEST_STEM:  # both ends are readable; the digits tell apart what differs in between
+        end = encoded[-17:].decode(errors="ignore")
+        readable = f"{_first(readable, 85)}-{base.sha256_text(readable)[:6]}-{end}"
     return slug(readable) + suffix
+
+
+def _first(text: str, size: int) -> str:
+    """The beginning of a text that is at most so many bytes long."""
+    return text.encode()[:size].decode(errors="ignore")

@@ -188,9 +188,14 @@ def test_slug_and_stem() -> None:
     assert slug("../../etc/passwd") == "etc--passwd" or "/" not in slug("../../etc/passwd")
     assert slug("\uff21b c\x1b[31m") == "Ab-c-31m"
     assert len(slug("x" * 500)) == 120
-    for text in ("", "...", "中文"):
-        with pytest.raises(UsageError):
-            slug(text)
+    with pytest.raises(UsageError):
+        slug("")
+    for text in ("模型", "商品-2", "продукты", "café", "मॉडल"):
+        assert slug(text) == slug(slug(text)) == text
+    for text in ("...", "🙂", "?:*"):
+        assert re.fullmatch(r"(%[0-9A-F]{2})+", slug(text)) and slug(slug(text)) == slug(text)
+    named = [stem(f"{'模' * 60}-{method}-seed0", {}, {}) for method in ("uml", "infonce")]
+    assert named[0] != named[1] and all(len(name.encode()) <= 120 for name in named)
     assert stem("a-b", {"x": 1}, {"x": 1}) == "a-b"
     named = stem("a-b", {"x": 2}, {"x": 1})
     assert re.fullmatch(r"a-b-[0-9a-f]{6}", named)
