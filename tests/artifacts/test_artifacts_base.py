@@ -194,10 +194,10 @@ def test_slug_and_stem() -> None:
         assert slug(text) == slug(slug(text)) == text
     for text in ("...", "🙂", "?:*"):
         assert re.fullmatch(r"(%[0-9A-F]{2})+", slug(text)) and slug(slug(text)) == slug(text)
-    named = [stem(f"{'模' * 60}-{method}-seed0", {}, {}) for method in ("uml", "infonce")]
-    assert named[0] != named[1] and all(len(name.encode()) <= 120 for name in named)
+    runs = [stem(f"{'模' * 60}-{method}-seed0", {}, {}) for method in ("uml", "infonce")]
+    assert runs[0] != runs[1] and all(len(name.encode()) <= 120 for name in runs)
     assert stem("a-b", {"x": 1}, {"x": 1}) == "a-b"
-    named = stem("a-b", {"x": 2}, {"x": 1})
+    runs = stem("a-b", {"x": 2}, {"x": 1})
     assert re.fullmatch(r"a-b-[0-9a-f]{6}", named)
     assert named == stem("a-b", {"x": 2, "y": 0}, {"x": 1, "y": 0})
     assert len(stem("y" * 500, {"x": 2}, {}).encode()) <= 120
