@@ -197,7 +197,7 @@ def test_slug_and_stem() -> None:
     runs = [stem(f"{'模' * 60}-{method}-seed0", {}, {}) for method in ("uml", "infonce")]
     assert runs[0] != runs[1] and all(len(name.encode()) <= 120 for name in runs)
     assert stem("a-b", {"x": 1}, {"x": 1}) == "a-b"
-    runs = stem("a-b", {"x": 2}, {"x": 1})
+    named = stem("a-b", {"x": 2}, {"x": 1})
     assert re.fullmatch(r"a-b-[0-9a-f]{6}", named)
     assert named == stem("a-b", {"x": 2, "y": 0}, {"x": 1, "y": 0})
     assert len(stem("y" * 500, {"x": 2}, {}).encode()) <= 120
