@@ -28,14 +28,8 @@ def evidential_mse(
     """Expected squared error under each pair's two Dirichlet distributions, and their KL to the uniform one.
 
     For a row, and likewise for a column: sum_j (Y_j - p_j)^2 + p_j (1 - p_j) / (S + 1), with p = alpha / S, plus
-    kl_weight times the KL of alpha~ = e (1 - Y) + 1, which drives evidence for what does not match to zero.
-
-    Args:
-        evidence_BB: evidence >= 0.
-        label_B: hard label or probability that the pair matches; no gradient flows into it.
-        mask_BB: entries that take part.
-        kl_weight: constant, as in the authors' code; 0 leaves the KL out.
-        noisy_target: ``zero`` is the paper's, see ``evidential.labelled_B``.
+    kl_weight, constant as in the authors' code, times the KL of alpha~ = e (1 - Y) + 1, which drives evidence for what
+    does not match to zero. ``labelled_B`` explains `label_B` and `noisy_target`, of which ``zero`` is the paper's.
     """
 
     def regression_B(evidence_BB: Tensor, target_BB: Tensor, mask_BB: Tensor) -> Tensor:
@@ -49,13 +43,9 @@ def evidential_mse(
 
 
 def hard_negatives(step: int, *, first: int = 128, least: int = 5, rate: float = 0.025) -> int:
-    """How many of the hardest negatives the dynamic hinge takes: it falls from ``first`` to ``least``.
+    """How many of the hardest negatives the dynamic hinge takes at a step, counted from 1.
 
-    Args:
-        step: optimiser steps taken so far, the present one included.
-        first: the batch size.
-        least: the lower bound, the paper's mu.
-        rate: fewer by this a step, the paper's eta.
+    They fall from the batch size, ``first``, to ``least`` (the paper's mu), by ``rate`` a step (its eta).
     """
     return max(int(first - rate * step), least)
 

@@ -32,16 +32,11 @@ from ccr_cli.losses.triplet import triplet
 
 @full_precision
 def soft_margin(sim_B: Tensor, margin: float = 0.2, base: float = 10.0) -> Tensor:
-    """(base^h - 1) / (base - 1) margin for each pair, the margin of DisNCL eq. (3); base is its m.
+    """(base^h - 1) / (base - 1) margin for each pair, the margin of DisNCL eq. (3); base > 0, not 1, is its m.
 
     The equation prints similarities where it needs values in [0, 1] (with a cosine below 0 the margin would be
     negative): h = (1 + sim) / 2. No gradient flows into it, as in the works that it is taken from (NCR), where it
-    depends on a label.
-
-    Args:
-        sim_B: cosines of the pairs.
-        margin: the margin at cosine 1; at cosine -1 it is 0.
-        base: > 0, not 1.
+    depends on a label. At cosine 1 the margin is `margin`, at cosine -1 it is 0.
     """
     check_positive("base", base)
     if base == 1:
@@ -59,15 +54,9 @@ def align(
     reduction: Reduction = "sum",
     weight_B: Tensor | None = None,
 ) -> Tensor:
-    """L_align, DisNCL eq. (3): the triplet loss with the soft margin of each pair.
+    """L_align, DisNCL eq. (3): the triplet loss with the soft margin of each pair; `reduction` as there.
 
-    Args:
-        sim_BB: cosines.
-        mask_BB: entries that take part.
-        margin: the largest margin.
-        base: m of the soft margin; None is the constant margin of the warm-up.
-        reduction: ``sum`` over the clean rows as printed, or ``mean``, in each direction; directions are added.
-        weight_B: probability that the pair matches.
+    `weight_B` is the probability that the pair matches. Without a `base` the margin is constant, as in the warm-up.
     """
     bound = margin if base is None else soft_margin(sim_BB.diagonal(), margin, base)
     return triplet(sim_BB, mask_BB, margin=bound, reduction=reduction, weight_B=weight_B)
@@ -87,15 +76,9 @@ def soft_alignment(
 
     Eq. (4) as printed sets *rows* of noisy pairs to 0, which changes nothing, since eq. (6) leaves these rows out;
     here noisy *columns* are taken out of the softmax. The targets are constants (bootstrapping): no gradient flows
-    into them. Both distributions of a row live on the same candidates.
-
-    Args:
-        sim_BB: cosines.
-        mask_BB: entries that take part.
-        temperature: tau.
-        hard_share: beta_3, the share of the one-hot target.
-        reduction: ``sum`` over the clean rows as printed, or ``mean``, in each direction; directions are added.
-        weight_B: probability that the pair matches.
+    into them. Both distributions of a row live on the same candidates. `temperature` is tau, `hard_share` beta_3,
+    `weight_B` the probability that the pair matches; `reduction` is ``sum`` over the clean rows as printed, or
+    ``mean``, in each direction, and directions are added.
     """
     check_positive("temperature", temperature)
     check_choice("reduction", reduction, Reduction)

@@ -127,15 +127,8 @@ def dual_direction_loss(
     """L_u of one view for each pair: L_e of its row plus L_e of its column, UML eq. (6), (9), (10).
 
     L_e = I-MSE - phi * log-determinant; I-MSE, eq. (7), is the squared error to the rows Y, times psi1(alpha_j), summed
-    over unmasked j. A direction in which the pair has no other candidate adds 0:
-    ``masks.kept_rows_B`` names the rows that count in a mean.
-
-    Args:
-        evidence_BB: evidence of the view.
-        label_B: hard label or probability that the pair is clean; no gradient flows into it.
-        mask_BB: entries that take part.
-        phi: weight of the log-determinant; 0 leaves it out.
-        noisy_target: ``zero`` is the paper's, see ``labelled_B``.
+    over unmasked j. A direction in which the pair has no other candidate adds 0: ``masks.kept_rows_B`` names the rows
+    that count in a mean. ``labelled_B`` explains `label_B` and `noisy_target`, of which ``zero`` is the paper's.
     """
 
     def loss_B(alpha_BB: Tensor, target_BB: Tensor, mask_BB: Tensor) -> Tensor:

@@ -34,14 +34,7 @@ def similarity_distillation(
 
     q are the softmax-normalised similarities of the teacher, p those of the student. The paper gives no
     temperature; 0.07 is its code's. The code detaches the teacher's text alone, so that pictures move through the
-    targets; here all of q is detached.
-
-    Args:
-        teacher_BB: visual items against the teacher's embeddings.
-        student_BB: visual items against translated captions.
-        mask_BB: entries that take part.
-        temperature: of both softmaxes.
-        weight_B: weight of each pair.
+    targets; here all of q is detached. Rows are visual items, columns the teacher's embeddings or translated captions.
     """
     check_positive("temperature", temperature)
     check_shapes(teacher_BB, student_BB, 2)
@@ -60,13 +53,7 @@ def feature_distillation(
     """L_feat = ||h - t||_1, NRCCR eq. (9): a sum over D, a mean over the batch.
 
     ``smooth`` is what the code does: smooth L1 with beta = 4 and a mean over D too. Between unit vectors that is
-    ||h - t||^2 / 8 over D, some hundred times smaller.
-
-    Args:
-        teacher_BD: the teacher's embeddings.
-        student_BD: those of the translated captions.
-        distance: ``l1`` or ``smooth``.
-        weight_B: weight of each pair.
+    ||h - t||^2 / 8 over D, some hundred times smaller. The student's embeddings are those of the translated captions.
     """
     check_choice("distance", distance, Distance)
     check_shapes(teacher_BD, student_BD, 2)
@@ -83,11 +70,8 @@ def language_cross_entropy(source_logit_B: Tensor, target_logit_B: Tensor) -> Te
 
     As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes everything
     that is trained, the encoder too, help the discriminator. Here it is the discriminator's cross-entropy: the
-    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance.
-
-    Args:
-        source_logit_B: logits of F, "this is the source language", for source captions.
-        target_logit_B: the same for target captions.
+    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance. Logits are those of F,
+    "this is the source language", for captions in either language.
     """
     check_shapes(source_logit_B, target_logit_B, 1)
     cost_B = softplus(-source_logit_B) + softplus(target_logit_B)

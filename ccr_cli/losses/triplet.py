@@ -23,15 +23,9 @@ def triplet(
 ) -> Tensor:
     """[margin + hardest negative - positive]_+ over rows plus the same over columns.
 
-    Equally hard negatives share the gradient. The reduction is taken per direction and the directions are added;
-    ``sum`` is what NRCCR's reference code does.
-
-    Args:
-        sim_BB: similarities.
-        mask_BB: entries that take part.
-        margin: of the hinge, in units of similarity; one for all, or one for each pair (B,).
-        reduction: weighted ``sum``, or weighted ``mean`` over the rows (columns) that have a negative.
-        weight_B: weight of each pair.
+    Equally hard negatives share the gradient. The reduction is a weighted ``sum``, as in NRCCR's reference code, or a
+    weighted ``mean`` over the rows (columns) that have a negative; directions are added. The margin, in units of
+    similarity, is one for all or one for each pair (B,).
     """
     check_choice("reduction", reduction, Reduction)
     if not len(sim_BB):

@@ -98,13 +98,8 @@ def consistency(
 ) -> Tensor:
     """L_c of one direction: how far two models' beliefs are apart, TCL eq. (12), (13); at most 2 / K.
 
-    The mean over the candidates of a query (row), then over the queries, of |b - b^| with b = e / S.
-
-    Args:
-        own_BB: evidence of the model whose direction it is. It is detached (Algorithm 1): the other model follows.
-        other_BB: evidence of the other model.
-        mask_BB: entries that take part.
-        weight_B: weight of each pair.
+    The mean over the candidates of a query (row), then over the queries, of |b - b^| with b = e / S. The evidence of
+    the model whose direction it is, `own_BB`, is detached (Algorithm 1): the other model follows.
     """
     check_shapes(own_BB, other_BB, 2)
     mask_BB, weight_B = taking_part(other_BB, mask_BB, weight_B)

@@ -120,13 +120,7 @@ class Method(nn.Module, ABC):
     """Whether it needs translations; if not, it also trains on a data set without any."""
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: TextEncoder) -> None:
-        """Builds the model.
-
-        Args:
-            config: The method's Config.
-            visual_dim: Length of a visual feature.
-            text_encoder: Encoder shared by all languages.
-        """
+        """Builds the model for visual features of this length; all languages share the text encoder."""
         super().__init__()
         self.config = config
         self.encoder = dual_encoder(config, visual_dim, text_encoder)

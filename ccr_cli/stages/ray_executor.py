@@ -75,12 +75,9 @@ class Place:
 
 
 def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | None) -> None:
-    """Translates the sentences into the cache on a cluster; `translate` then makes the artifact.
+    """Translates the sentences into the cache on a cluster, in `parts` parts; `translate` then makes the artifact.
 
-    Args:
-        inputs: As for `translate`.
-        options: As for `translate`.
-        parts: How many parts; None: chosen by the cluster's size.
+    None leaves the number of parts to the cluster's size.
 
     Raises:
         UnavailableError: If the engine, its model, the language pair or Ray is not available.
@@ -108,12 +105,7 @@ def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | Non
 
 
 def extract_on_ray(inputs: Inputs, options: ExtractOptions, parts: int | None) -> base.Artifact | None:
-    """Extracts features like `extract`, with the pieces made on a cluster.
-
-    Args:
-        inputs: As for `extract`.
-        options: As for `extract`.
-        parts: How many parts; None: chosen by the cluster's size.
+    """Extracts features like `extract`, with the pieces made on a cluster; `parts` as for `translate_on_ray`.
 
     Raises:
         UnavailableError: If Ray is not available.
