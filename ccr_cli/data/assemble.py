@@ -31,8 +31,6 @@ SPLITS_OTHERWISE = "before a file: train=FILE; or lists of ids: --split train=ID
 """What to type to name splits that the files do not name."""
 _POS = re.compile(r":[A-Za-z]+$")
 _OTHERS = "are left out, as captions of the same text have another one"
-_TAKEN = ("listed", "items", "rows", "refused", "left_out", "odd", "langs", "numbers")
-"""Attributes of an assembly that are restored if a file turns out to be wrong."""
 
 
 class ItemName(NamedTuple):
@@ -140,7 +138,7 @@ class Assembly:
         place = self.locate(spec.path)
         if place is None:
             return False
-        before = {key: copy.copy(getattr(self, key)) for key in _TAKEN} if self.lenient else {}
+        before = {key: copy.copy(value) for key, value in vars(self).items()} if self.lenient else {}
         try:
             take(spec, place)
         except ArtifactError as error:

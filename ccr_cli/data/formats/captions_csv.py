@@ -77,7 +77,9 @@ def records(
         yield Record(row.pop("item_id", ""), where=f"{path.name}, line {number}", **row)
 
 
-def table_rows(path: Path, delimiter: str, quoted: bool, encoding: str) -> Iterator[tuple[int, list[str]]]:
+def table_rows(
+    path: Path, delimiter: str = "", quoted: bool = True, encoding: str = "utf-8"
+) -> Iterator[tuple[int, list[str]]]:
     """Yields the line in which a row begins and its fields, beginning with the header; empty lines are skipped."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     delimiter = "\t" if delimiter == "tab" else delimiter or by_name

@@ -60,8 +60,10 @@ def parquet(path: Path, *, header: Mapping[str, str] | None = None) -> Iterator[
     """
     names = parquet_columns(path)
     keys = {name: name for name in COLUMNS if name in names} | dict(header or {})
-    for number, row in enumerate(_parquet_rows(path, [name for name in names if name in keys.values()]), 1):
-        yield from _captions(Json(row, path, f"row {number}"), {name: "" for name in COLUMNS} | keys)
+    with pq.ParquetFile(path) as file:
+        batches = file.iter_batches(columns=[name for name in names if name in keys.values()])
+        for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
+            yield from _captions(Json(row, path, f"row {number}"), {name: "" for name in COLUMNS} | keys)
 
 
 def parquet_columns(path: Path) -> list[str]:
@@ -72,12 +74,6 @@ def parquet_columns(path: Path) -> list[str]:
         raise ArtifactError(f"there is no {path}") from None
     except (pyarrow.ArrowInvalid, OSError) as error:
         raise ArtifactError(f"{path} is not a Parquet file: {error}") from None
-
-
-def _parquet_rows(path: Path, columns: list[str]) -> Iterator[dict[str, Any]]:
-    with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(columns=columns):
-            yield from batch.to_pylist()
 
 
 def _captions(row: Json, keys: Mapping[str, str], *, by_lang: bool = False) -> Iterator[Record]:

@@ -241,11 +241,7 @@ def _names(layout: Layout) -> list[str]:
         return list({key: None for row in json_rows(path) for key, _ in row.entries()})
     if layout.form == "parquet":
         return parquet_columns(path)
-    if layout.form == "excel":
-        rows = sheet_rows(path, options.get("sheet", ""))
-    else:
-        usual = {"delimiter": "", "quoted": True, "encoding": "utf-8"}
-        rows = table_rows(path, **{key: options.get(key, value) for key, value in usual.items()})
+    rows = sheet_rows(path, **options) if layout.form == "excel" else table_rows(path, **options)
     _, names = next(rows, (1, []))
     return [name.strip() for name in names]
 

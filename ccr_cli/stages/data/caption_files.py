@@ -6,7 +6,7 @@ import inspect
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,34 +54,6 @@ class OwnFiles(CollectionFiles):
         return self.rules.root(items)
 
 
-@dataclass(frozen=True)
-class _Source:
-    """A file of captions as the user names it, with what it is."""
-
-    path: str
-    split: str
-    lang: str
-    """Empty if the file itself names the languages."""
-    layout: Layout
-
-    def spec(self, dividing: bool) -> FileSpec:
-        """Describes the file; its items are training items until they are divided."""
-        split = "train" if dividing else self.split
-        return FileSpec(
-            path=self.path, format=self.layout.form, options=self.layout.options, split=split, lang=self.lang
-        )
-
-    def request(self, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """The entry of the file in the request: with the options that the user has not set for all files."""
-        entry = {"sha256": sha256, "role": "captions", "split": self.split, "lang": self.lang}
-        further = {
-            k: v
-            for k, v in self.layout.options.items()
-            if k not in typed and "Path" not in options_of(self.layout.form)[k]
-        }
-        return {**entry, "options": further} if further else entry
-
-
 def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOptions) -> base.Artifact:
     """Makes a dataset artifact of caption files; UsageError if something is missing or contradictory.
 
@@ -101,7 +73,7 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
         raise UsageError(f"--ids belongs to files of sentences; the format {form} has the ids of its captions itself")
     sources = [_source(form, text, options, lists, typed) for text in paths]
     seed = _seed(form, sources, seed, lists)
-    captions = [source.spec(seed is not None) for source in sources]
+    captions = [spec if seed is None else replace(spec, split="train") for spec, _ in sources]  # until it is divided
     specs = [FileSpec(path=path, role="splits", split=split) for split, path in lists.items()]
     specs += [FileSpec(path=str(ids), role="ids")] if ids is not None else []
     files = examine([spec for spec in [*specs, *captions] if spec.format != "folder"], Path())
@@ -123,13 +95,12 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
         "source_lang": source_lang,
         "media": media,
         "files": [{"sha256": digests[spec.path], "role": spec.role, "split": spec.split, "lang": ""} for spec in specs]
-        + [source.request(digests[source.path], typed) for source in sources],
+        + [_request(spec, digests[spec.path], typed) for spec, _ in sources],
         **({} if seed is None else {"split": f"auto:{seed}"}),
         **({"tidy": True} if tidy else {}),
     }
     beside = first if first.is_dir() else first.parent
-    media_names = [name for source in sources for name in source.layout.facts.media]
-    absolute = common_folder(media_names, beside) if tidy else ""
+    absolute = common_folder([name for _, layout in sources for name in layout.facts.media], beside) if tidy else ""
     rules = OwnRules(beside, tidy, seed, options.media_root, absolute)
     variant = Variant(name, name, "own", "", about, (*specs, *captions))
     own = OwnFiles(variant, beside, files, own_request=request, rules=rules)
@@ -138,10 +109,21 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
     return artifact
 
 
+def _request(spec: FileSpec, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of a file of captions in the request: with the options that the user has not set for all files."""
+    entry = {"sha256": sha256, "role": "captions", "split": spec.split, "lang": spec.lang}
+    types = options_of(spec.format)
+    further = {key: value for key, value in spec.options.items() if key not in typed and "Path" not in types[key]}
+    return {**entry, "options": further} if further else entry
+
+
 def _source(
     form: str, text: str, options: ImportOptions, lists: Mapping[str, str], typed: Mapping[str, Any]
-) -> _Source:
-    """Looks at a file of captions, and says what was guessed; UsageError if its ids are unknown."""
+) -> tuple[FileSpec, Layout]:
+    """Looks at a file of captions, and says what was guessed; UsageError if its ids are unknown.
+
+    The language is empty if the file itself names the languages.
+    """
     split, lang, path = parse_source(text)
     own = dict(typed)
     if "ids" in options_of(form):
@@ -160,14 +142,16 @@ def _source(
         lang = "en"
         otherwise = f"--lang LANG, or before the file: LANG={shlex.quote(path)}"
         say(f"captions of {path} without a language are in {lang}; otherwise: {otherwise}")
-    return _Source(path, split, lang, layout)
+    return FileSpec(path=path, format=layout.form, options=layout.options, split=split, lang=lang), layout
 
 
-def _seed(form: str, sources: Sequence[_Source], seed: int | None, lists: Mapping[str, str]) -> int | None:
+def _seed(
+    form: str, sources: Sequence[tuple[FileSpec, Layout]], seed: int | None, lists: Mapping[str, str]
+) -> int | None:
     """Returns the seed with which to divide the items, None if the splits are named."""
     if seed is not None or lists:
         return seed
-    unknown = [source.path for source in sources if not source.split and not source.layout.facts.splits]
+    unknown = [spec.path for spec, layout in sources if not spec.split and not layout.facts.splits]
     if len(unknown) == len(sources):
         say(f"no split is named, so --split auto divides the items; otherwise: {SPLITS_OTHERWISE}")
         return 0

@@ -9,7 +9,6 @@ Shape suffixes: V items, D image feature, E text feature.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -150,7 +149,5 @@ def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]
 
 
 def _save(path: Path, rows: npt.NDArray[np.float32] | npt.NDArray[np.float16]) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, rows, allow_pickle=False)
     with base.atomic_open(path) as handle:
-        handle.write(buffer.getbuffer())
+        np.save(handle, rows, allow_pickle=False)

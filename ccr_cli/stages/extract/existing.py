@@ -36,7 +36,7 @@ from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
 
 BLOCK = 1 << 20
-"""Bytes that are converted or joined at once."""
+"""Bytes that are joined at once."""
 HASHERS = 4
 LARGEST = float(np.finfo(np.float16).max)
 SHOWN = 3
@@ -140,8 +140,6 @@ def _write(
     def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
         counts: list[int] = []
         errors: list[str | None] = []
-        block: list[tuple[str, npt.NDArray[Any]]] = []
-        size = 0
         for item, place in zip(items[part], places[part], strict=True):
             rows_TD = np.empty((0, dim)) if place is None else tables[place[0]].rows(place[1])
             if rows_TD.shape[1] != dim:
@@ -149,13 +147,7 @@ def _write(
             counts.append(len(rows_TD))
             missing = "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
             errors.append(None if len(rows_TD) else missing)
-            block.append((item, rows_TD))
-            size += rows_TD.nbytes
-            if size >= BLOCK:
-                handle.write(_half(block).data)
-                block, size = [], 0
-        if block:
-            handle.write(_half(block).data)
+            handle.write(_half(item, rows_TD).data)
         return np.array(counts, dtype=np.int32), errors
 
     def need(first: int) -> float:
@@ -167,23 +159,18 @@ def _write(
     return write_shards(folder, items, dim, fill, need)
 
 
-def _half(block: Sequence[tuple[str, npt.NDArray[Any]]]) -> npt.NDArray[np.float16]:
-    """The rows of several items in half precision; ArtifactError if a value is not finite or too large."""
-    half_ND = np.empty((sum(len(rows) for _, rows in block), block[0][1].shape[1]), dtype="<f2")
-    at = 0
+def _half(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
+    """The rows of an item in half precision; ArtifactError if a value is not finite or too large."""
     with np.errstate(over="ignore", invalid="ignore"):
-        for _, rows_TD in block:
-            half_ND[at : at + len(rows_TD)] = rows_TD
-            at += len(rows_TD)
-    bits = half_ND.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
+        half_TD = np.ascontiguousarray(rows_TD, dtype="<f2")
+    bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
     if bits.max(initial=0) < 0x7C00:
-        return half_ND
-    for item, rows_TD in block:
-        bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
-        if len(bad):
-            hint = "fix the features, or leave the item out: it is then recorded as missing"
-            raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
-    item, most = max(((i, float(np.abs(r.astype(np.float64)).max(initial=0))) for i, r in block), key=lambda p: p[1])
+        return half_TD
+    bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
+    if len(bad):
+        hint = "fix the features, or leave the item out: it is then recorded as missing"
+        raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
+    most = float(np.abs(rows_TD.astype(np.float64)).max())
     hint = "scale all features by one factor, or each row to unit length"
     raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)
 

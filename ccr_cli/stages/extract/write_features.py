@@ -206,16 +206,6 @@ class Pieces:
             self.path(first, _AGAIN).unlink(missing_ok=True)
             self._remove_rows(first, keep=writer.path.name)
 
-    def write(self, first: int, items: Sequence[EncodedItem], suffix: str = _PIECE) -> None:
-        """Writes a whole piece."""
-        writer = self.begin(first)
-        try:
-            places = [writer.add(item.rows_ND) for item in items]
-            self.end(first, writer, places, [item.error for item in items], suffix)
-        except BaseException:
-            writer.discard()
-            raise
-
     def read(self, first: int) -> list[EncodedItem]:
         """Reads the items of a piece that is done."""
         return _load(self.path(first)).items(self.path(first))
@@ -243,11 +233,15 @@ class Pieces:
             part = index.iloc[first:end]
             path = artifact.file(features.shard_name(int(part["shard"].iloc[0])))
             block = np.load(path, mmap_mode="r", allow_pickle=False)
-            items = [
-                EncodedItem(np.array(block[at : at + count]) if count else None, error)
-                for at, count, error in zip(part["first_row"], part["n_rows"], part["error"], strict=True)
-            ]
-            pieces.write(first, items, _AGAIN if any(item.rows_ND is None for item in items) else _PIECE)
+            writer = pieces.begin(first)
+            try:
+                counts = part["n_rows"]
+                rows = [block[at : at + n] if n else None for at, n in zip(part["first_row"], counts, strict=True)]
+                places = [writer.add(rows_ND) for rows_ND in rows]
+                pieces.end(first, writer, places, list(part["error"]), _PIECE if counts.all() else _AGAIN)
+            except BaseException:
+                writer.discard()
+                raise
 
     def by(self, about: Mapping[str, Any]) -> Pieces:
         """Returns the same pieces for the encoder of a description; the first one is noted, the others must equal it.

@@ -21,7 +21,6 @@ from toy import Outcome
 from ccr_cli.artifacts import base, features
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.extract import write_features
-from ccr_cli.stages.extract.write_features import EncodedItem
 from ccr_cli.stages.shared.media import MediaReader, Medium
 
 EXTRACT = ("extract", *toy.ENCODER)
@@ -171,9 +170,9 @@ def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
         pieces.by({"revision": "2", "dim": 2})
     assert pieces.about()["revision"] == "1"
     assert sorted(path.name for path in place.iterdir()) == [".plan.json", "encoder.json"], "no draft is left"
-    row = EncodedItem(np.ones((1, 2), np.float16))
-    first.write(0, [row])
-    replace(first, encoder="of another").write(1, [row])
+    for number, own in enumerate((first, replace(first, encoder="of another"))):
+        writer = own.begin(number)
+        own.end(number, writer, [writer.add(np.ones((1, 2), np.float16))], [None])
     with pytest.raises(ArtifactError, match=r"000000001\.piece$"):
         pieces.write_shards(root)
     assert not list(root.glob("*.npy"))
