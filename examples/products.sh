@@ -64,7 +64,7 @@ step "train: a method that withstands wrong translations"
 run="$(made ccr train "$data" "$spanish" "$features" --method uml --epochs "${EPOCHS:-8}")"
 
 step "evaluate: Spanish queries written by the engine, English ones by people"
-ccr evaluate "$run"
+ccr evaluate "$run" >/dev/null    # its table is on standard error
 
 step "diagnose: the captions that fit their pictures least"
 ccr diagnose "$run" --worst 10 --sheet "$out/worst.html"

@@ -79,7 +79,7 @@ def by_noise(view: results.View) -> Table:
 
 def _notes(view: results.View) -> list[str]:
     """What figures are, with the level of chance, and what the queries cannot say."""
-    notes = [SD_NOTE] if view.chance is None else [SD_NOTE, f"Chance: SumR {metric(view.chance)}."]
+    notes = [SD_NOTE] if view.chance is None else [SD_NOTE, f"A random ranking would reach SumR {metric(view.chance)}."]
     return [*notes, *([signature_words.ABOUT_MT] if view.queries == MT else [])]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
-from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, signature_of
+from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, read_galleries, signature_of
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
@@ -28,6 +28,8 @@ from ccr_cli.report.words.numbers import (
 
 DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
+FEW = 50
+"""A gallery of fewer items gives wide intervals."""
 SUSPICIOUS = 5
 """Number of least believed pairs shown for a diagnosis."""
 
@@ -243,8 +245,14 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
             continue
         if level is not None and chance.is_chance(result["SumR"], evaluation.interval(result, "SumR"), level):
             trained = (result.get("ensemble") or [result["run"]])[0]
-            todo = (
-                f"more epochs (ccr train --epochs), --method infonce, or check the pairs: ccr diagnose runs/{trained}"
+            signed = signature_of(result)
+            items = read_galleries(signed.gallery)[2] if signed else FEW
+            todo = ", ".join(
+                [
+                    *([f"more test items than {items}"] if items < FEW else []),
+                    "more epochs (ccr train --epochs)",
+                    f"--method infonce, or check the pairs: ccr diagnose runs/{trained}",
+                ]
             )
             text = f"{_queries(result)}: SumR {metric(result['SumR'])} cannot be told from chance ({metric(level)})"
             yield Line(f"{text}\n  try: {todo}", warning=True)

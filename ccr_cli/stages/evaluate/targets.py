@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -92,7 +93,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
         queries = tuple((lang, FILE) for lang in dict.fromkeys(table["lang"]))
         _refuse_languages(protocol, [lang for lang, _ in queries])
     else:
-        queries = _own_queries(split, options, trained, protocol, translations)
+        queries = _own_queries(split, options, settings, protocol, translations)
     folds = fold_of(split.items, protocol, own.name)
     split = split.where(split.items["item_id"].isin(folds))
     leak = own_leak(split, settings["select"])
@@ -149,17 +150,21 @@ def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
 def _own_queries(
     split: Split,
     options: EvaluationOptions,
-    trained: Sequence[str],
+    settings: Mapping[str, Any],
     protocol: Protocol,
     translations: pd.DataFrame | None,
 ) -> tuple[tuple[str, str], ...]:
     """Language and kind of the queries: of the chosen languages, else of those of the run's that can be evaluated.
 
     If none of them has human captions in the split, the queries are machine-translated unless `--queries` says human.
+    Translations that people wrote are neither: `settings` is the run's config.json, which names their languages.
     """
-    langs, source = options.langs or trained, split.data.source_lang
-    written = set(split.captions["lang"])
-    made = {lang: machine_captions(split, translations, lang, protocol) for lang in langs}
+    langs, source = options.langs or run.langs(settings), split.data.source_lang
+    written, people = set(split.captions["lang"]), settings.get("human", [])
+    made = {lang: machine_captions(split, translations, lang, protocol) for lang in langs if lang not in people}
+    if options.queries in (MT, BOTH) and not made.keys() - {source}:
+        problem = f"the run has no machine translations into {' or '.join(langs)}, so there are no such queries"
+        raise ArtifactError(problem, hint="--queries human, or a table of queries")
     kinds = [HUMAN, MT] if options.queries == BOTH else [options.queries or HUMAN]
     if not options.queries and not written & {*langs} and not all(captions.empty for captions in made.values()):
         kinds = [MT]
@@ -168,13 +173,14 @@ def _own_queries(
     for lang, kind in wanted:
         try:
             _refuse_languages(protocol, (lang,))
-            if kind == MT and made[lang].empty:
+            machine = lang in made and not made[lang].empty
+            if kind == MT and not machine:
                 problem = f"the run's translations have no {lang} captions for the {split.name} items"
                 raise ArtifactError(
                     f"{split.data.name}: {problem}", hint="--queries human, or another --split or --lang"
                 )
             if kind == HUMAN and captions_of(split, lang, protocol).empty:
-                raise _without_captions(split, lang, protocol, machine=not made[lang].empty)
+                raise _without_captions(split, lang, protocol, machine)
         except (ArtifactError, UsageError) as error:
             if options.langs or options.queries == BOTH or len(refused) == len(wanted) - 1:
                 raise

@@ -66,6 +66,8 @@ def test_a_split_without_human_queries_is_measured_by_machine_translation(finish
     assert "mt-48-" in str(found(done)[0]["signature"]) and "machine" in done.err
     refused = evaluate(finished, "--split", "train", "--queries", "human")
     assert refused.code == 4 and "train" in refused.err and "--queries mt" in refused.err
+    refused = evaluate(finished, "--lang", "en", "--queries", "mt")
+    assert refused.code == 4 and "en" in refused.err
     refused = evaluate(finished, "--split", "train", "--ood", "twemoji")
     assert refused.code == 2 and "--ood half" in refused.err
 
