@@ -23,19 +23,26 @@ def compare(
         "of methods that have several.",
         "--all",
     ),
+    by: list[str] | None = option(
+        None,
+        "Compare only systems trained under the same condition: noise, mt (engine), or none (any with any); repeat for "
+        "several.",
+        show_default="noise, where it differs",
+    ),
     call: c.ListCall,
 ) -> None:
     """Test whether one system is better than another on the same queries, and by how much.
 
-    Compares the first of two or more evaluations, or of runs that were evaluated, with each of the others. Runs that
-    differ only in their seeds count as one system, with the mean of their figures. Intervals and p values are
+    Compares the first of two or more evaluations, or of runs that were evaluated, with each of the others, a block for
+    each condition (--by). Runs that differ only in their seeds count as one system, with the mean of their figures.
+    Intervals and p values are
     computed over items; all queries of an item stay together. The table goes to standard output, the verdict in words
     to standard error; -v adds signatures, and standard deviations in TSV.
     """
     inputs = call.inputs()
     from ccr_cli.stages.evaluate.compare import compare as stage
 
-    comparisons = stage(inputs, every=every)
+    comparisons = stage(inputs, every=every, by=by or ())
     if call.json:
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif sys.stdout.isatty():
@@ -105,5 +112,6 @@ def _facts(comparison: Comparison) -> dict[str, Any]:
 EPILOG = c.examples(
     "ccr compare runs/noto-emoji-es-infonce-seed0 runs/noto-emoji-es-uml-seed0",
     "ccr train --sweep method=infonce,uml --sweep seed=0,1,2 | ccr evaluate - | ccr compare -",
+    "ccr train --sweep method=infonce,uml --sweep noise=0.2,0.4 | ccr evaluate - | ccr compare -",
     "ccr compare evaluations/a evaluations/b evaluations/c --all --json",
 )

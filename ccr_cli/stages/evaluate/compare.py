@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +13,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, Signature
+from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, Signature, read_noise
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap
@@ -22,7 +22,7 @@ from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.differences import galleries
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words
-from ccr_cli.report.words.numbers import decimal, ends, metric
+from ccr_cli.report.words.numbers import decimal, ends, metric, percent
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.load_run import default_options, method_label
 
@@ -32,6 +32,7 @@ _TELLING = ("pos", "caption_set", "ties", "gallery", "q", "data")
 """Keys that distinguish comparisons of the same data, split, protocol and language."""
 FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
 LOW_IS_GOOD = ("MedR", "MeanR")
+_USUAL_NOISE = "caption-translation"
 _SEEDED = ("seed", "triplets", "dropped", "validation")
 """Keys of a run's configuration that may differ between its repetitions."""
 Setting = tuple[str, ...]
@@ -52,6 +53,15 @@ class RunResult:
         """The signature; without what `protocol` says of training, since runs may be trained on different data."""
         signature: Signature = self.result["signature"]
         return signature.fields | {"protocol": str(replace(signature.rules, trained_on=""))}
+
+    @property
+    def noise(self) -> str:
+        """The synthetic noise of training in words, without its seed."""
+        ratio, kind = self.result["noise"], read_noise(self.fields["noise"])
+        if not ratio:
+            return "no noise"
+        switched = f" ({signature_words.noise(kind[0])})" if kind and kind[0] != _USUAL_NOISE else ""
+        return f"{percent(ratio)} noise{switched}"
 
     @property
     def fused(self) -> bool:
@@ -127,6 +137,8 @@ class Comparison:
     """Two systems on the same queries."""
 
     what: str
+    condition: str
+    """what the two have in common by which systems are compared, such as `40% noise`; empty for all systems"""
     lang: str
     fusion: str
     first: str
@@ -148,22 +160,54 @@ class Comparison:
         return f"{self.second} is {line.verdict} than {self.first} by {metric(abs(d.estimate))} {name} ({interval})"
 
 
-def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
-    """Compares every system with the first, in all settings that every one of them was evaluated in.
+CONDITIONS: dict[str, Callable[[RunResult], str]] = {
+    "noise": lambda result: result.noise,
+    "mt": lambda result: f"mt {result.fields['mt']}",
+}
+"""In words what a system was trained on, by key of `--by`."""
+NO_CONDITION = "none"
+"""The value of `--by` that compares all systems."""
+
+
+def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> list[Comparison]:
+    """Compares systems with the first one trained under the same condition, in all settings that they share.
 
     Uses the evaluations on the command line, and those in the workspace of the runs on the command line. Runs that
     differ only in their seeds are one system, unless there is no other. `every` also compares queries in the source
-    language, fused ones and further readings of a model.
+    language, fused ones and further readings of a model. `by` are keys of `CONDITIONS`, or `none`; by default it is
+    noise, unless systems differ in nothing else.
 
     Raises:
-        ArtifactError: If the systems were evaluated in different settings, or a run has no evaluation.
-        UsageError: If there are not two systems.
+        ArtifactError: If systems were evaluated in different settings, or a run has no evaluation.
+        UsageError: If there are not two systems, or not two of one condition.
     """
+    if unknown := [key for key in by if key not in (*CONDITIONS, NO_CONDITION)]:
+        raise UsageError(
+            f"--by {unknown[0]}: there is no such condition", hint=f"--by {' or '.join((*CONDITIONS, NO_CONDITION))}"
+        )
     results = _results(inputs)
-    systems = _systems(inputs, results)
-    if len(systems) < 2:
+    blocks = _systems(inputs, results, by)
+    every_one = [system for systems in blocks.values() for system in systems]
+    if len(every_one) < 2:
         message = "there are not two to compare" + (": all artifacts are of one run" if results else "")
         raise UsageError(message, hint="ccr compare RUN RUN, or evaluations of two runs")
+    if all(len(systems) < 2 for systems in blocks.values()):
+        those = " and ".join(f"{systems[0].label} ({condition})" for condition, systems in blocks.items())
+        hint = f"name runs of one condition, or compare them nevertheless: --by {NO_CONDITION}"
+        raise UsageError(f"no two systems were trained under the same condition: {those}", hint=hint)
+    head = every_one[0].label
+    comparisons = []
+    for condition, systems in blocks.items():
+        if len(systems) < 2:
+            warn(f"{systems[0].label} is left out: nothing else has {condition}")
+            continue
+        ordered = sorted(systems, key=lambda system: system.label != head)
+        comparisons += _compare_block(inputs, ordered, condition, every=every)
+    return comparisons
+
+
+def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *, every: bool) -> list[Comparison]:
+    """Compares every system of a condition with the first."""
     runs = [run for system in systems for run in system.runs]
     shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
     _refuse_other_queries(systems)
@@ -174,11 +218,12 @@ def compare(inputs: Inputs, *, every: bool = False) -> list[Comparison]:
         plain = [setting for setting in shared if not first[setting].fused and not first[setting].reading]
         settings = [setting for setting in plain if first[setting].is_own_task] or plain or shared
     used = {run[setting].evaluation.path for run in runs for setting in shared}
+    own = {result.evaluation.path for run in runs for result in run.values()}
     for artifact in inputs.named:
-        if artifact.kind == "evaluation" and artifact.path not in used:
+        if artifact.path in own - used:
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
     names = _names(settings, first)
-    return [comparison for setting in settings for comparison in _compare(setting, systems, names[setting])]
+    return [each for setting in settings for each in _compare(setting, systems, names[setting], condition)]
 
 
 def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
@@ -203,22 +248,22 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
     return found
 
 
-def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list[System]:
-    """The runs, grouped where they differ only in their seeds."""
+def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]], by: Sequence[str]) -> dict[str, list[System]]:
+    """The runs by condition, grouped where they differ only in their seeds."""
     configs: dict[str, dict[str, Any]] = {}
     groups: dict[str, list[str]] = {}
+    without_noise: set[str] = set()
     for run_id, own in results.items():
         result = own[0].result
-        identity: list[Any] = [result["label"], result["noise"], own[0].fields["mt"]]
+        identity: list[Any] = [result["label"], own[0].fields["mt"]]
         with suppress(ArtifactError):  # a run that is gone
             trained = None if result.get("ensemble") else inputs.parent(own[0].evaluation, "run")
             if trained:
                 configs[run_id] = run.config(trained)
                 kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
-                noise = {k: v for k, v in (kept.get("noise") or {}).items() if k in ("style", "target", "ratio")}
-                parents = sorted(p.id for p in trained.parents if p.kind != "noise")
-                identity = [kept | {"noise": noise}, parents]
-        groups.setdefault(base.canonical_json(identity), []).append(run_id)
+                identity = [kept | {"noise": None}, sorted(p.id for p in trained.parents if p.kind != "noise")]
+        without_noise.add(base.canonical_json(identity))
+        groups.setdefault(base.canonical_json([*identity, own[0].noise]), []).append(run_id)
     members = list(groups.values())
     by_setting: dict[str, dict[Setting, RunResult]] = {}
     for run_id, own in results.items():
@@ -226,9 +271,19 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]]) -> list
             by_setting.setdefault(run_id, {}).setdefault(one.setting, one)
     if len(members) == 1 and len(members[0]) > 1:
         say("these runs differ only in their seeds, so each is a system of its own")
-        return [System(str(results[i][0].result["run"]), [by_setting[i]]) for i in members[0]]
-    labels = _labels([(ids[0], results[ids[0]][0]) for ids in members], configs)
-    return [System(label, [by_setting[i] for i in ids]) for label, ids in zip(labels, members, strict=True)]
+        return {"": [System(str(results[i][0].result["run"]), [by_setting[i]]) for i in members[0]]}
+    heads = {ids[0]: results[ids[0]][0] for ids in members}
+    differs = len({head.noise for head in heads.values()}) > 1 and len(without_noise) > 1
+    keys = [key for key in by or (["noise"] if differs else []) if key != NO_CONDITION]
+    blocks: dict[str, list[list[str]]] = {}
+    for ids in members:
+        blocks.setdefault(", ".join(CONDITIONS[key](heads[ids[0]]) for key in keys), []).append(ids)
+    systems = {}
+    for condition, block in blocks.items():
+        labels = _labels([(ids[0], heads[ids[0]]) for ids in block], configs)
+        named = zip(labels, block, strict=True)
+        systems[condition] = [System(label, [by_setting[i] for i in ids]) for label, ids in named]
+    return systems
 
 
 def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -241,8 +296,7 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
             named[run_id] = (method_label(config), config)
     known = variant_labels(named, defaults)
     labels = [str(known.get(run_id) or head.result["label"]) for run_id, head in heads]
-    noise = [f"{100 * head.result['noise']:g} % noise" for _, head in heads]
-    for extra in (noise, [f"mt {head.fields['mt']}" for _, head in heads]):
+    for extra in ([in_words(head) for _, head in heads] for in_words in CONDITIONS.values()):
         if len(set(labels)) < len(labels) and len(set(extra)) > 1:
             labels = [f"{label}, {more}" for label, more in zip(labels, extra, strict=True)]
     with_run = [f"{label} ({head.result['run']})" for label, (_, head) in zip(labels, heads, strict=True)]
@@ -303,7 +357,7 @@ def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> d
     return {setting: ", ".join(words) for setting, words in parts.items()}
 
 
-def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Comparison]:
+def _compare(setting: Setting, systems: Sequence[System], what: str, condition: str) -> list[Comparison]:
     """Every other system against the first, in one setting."""
     ranked = [[_galleries(run[setting]) for run in system.runs] for system in systems]
     for system, runs in zip(systems, ranked, strict=True):
@@ -320,7 +374,9 @@ def _compare(setting: Setting, systems: Sequence[System], what: str) -> list[Com
         lines = [ComparedFigure(name, first[name], value[name], differences[n][name], holm[name][n]) for name in names]
         signatures = (head.signature(setting), system.signature(setting))
         lang, fusion = str(one.result["lang"]), str(one.result["fusion"])
-        comparisons.append(Comparison(what, lang, fusion, head.label, system.label, lines, signatures, level))
+        name = ", ".join(filter(None, [what, condition]))
+        pair = head.label, system.label
+        comparisons.append(Comparison(name, condition, lang, fusion, *pair, lines, signatures, level))
     return comparisons
 
 

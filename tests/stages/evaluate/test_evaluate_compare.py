@@ -34,7 +34,10 @@ def hits(made: base.Artifact, number: int = 0) -> tuple[Any, list[str]]:
 
 @pytest.fixture(scope="module")
 def trained(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Evaluations by name: two seeds of infonce and one of basic, on test; the first of them on val too."""
+    """Runs and evaluations by name: two seeds of infonce, one of basic, and one of infonce with noise, on test.
+
+    That of basic is evaluated on val too.
+    """
     import shutil
 
     root = tmp_path_factory.mktemp("compared") / "workspace"
@@ -45,13 +48,17 @@ def trained(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         run = toy.ok("train", *options, workspace=root).made.path
         made[f"{method}{seed}"] = run
         made[f"{method}{seed} test"] = toy.ok("evaluate", run, *CPU, workspace=root).made.path
+    options = ("--method", "infonce", "--noise", "0.4", "--epochs", "2", *toy.SMALL)
+    made["noisy"] = toy.ok(
+        "evaluate", toy.ok("train", *options, workspace=root).made.path, *CPU, workspace=root
+    ).made.path
     made["val"] = toy.ok("evaluate", made["basic0"], "--split", "val", *CPU, workspace=root).made.path
     return made
 
 
 def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
     first, second = chain.find("evaluation", "infonce"), chain.find("evaluation", "uml")
-    given = ("compare", chain.find("run", "infonce").path, second.path)
+    given = ("compare", chain.find("run", "infonce").path, second.path, "--by", "none")
     narrow = toy.ok(*given, workspace=chain.root)
     assert max(map(len, narrow.out.splitlines())) < 100 and "|" not in narrow.out + narrow.err
     by_figure = table(narrow.out).set_index("figure")
@@ -111,7 +118,7 @@ def test_seeds_alone_are_compared_one_by_one(trained: dict[str, Path]) -> None:
 
 def test_three_systems_are_corrected_and_the_words_agree(trained: dict[str, Path], chain: Chain) -> None:
     given = (trained["basic0 test"], trained["infonce1"], chain.find("evaluation", "uml").path)
-    told = json.loads(toy.ok("compare", *given, "--json", workspace=trained["root"]).out)["comparisons"]
+    told = json.loads(toy.ok("compare", *given, "--by", "none", "--json", workspace=trained["root"]).out)["comparisons"]
     assert [(c["first"], c["what"]) for c in told] == 2 * [("basic", "toy test, queries in es")]
     assert {c["second"].split(",")[0] for c in told} == {"infonce", "uml"}
     for n, name in enumerate(line["figure"] for line in told[0]["lines"]):
@@ -130,9 +137,42 @@ def test_three_systems_are_corrected_and_the_words_agree(trained: dict[str, Path
     assert told[0]["how"] == {"level": 0.95, "resamples": 2000, "flips": 10000, "drawn": "items", "seed": 0}
 
 
+def test_a_grid_is_compared_within_equal_noise(trained: dict[str, Path], chain: Chain) -> None:
+    root, uml = trained["root"], chain.find("evaluation", "uml").path
+    given = (uml, *(trained[name] for name in ("infonce1", "noisy", "basic0 test", "infonce2")))
+    done = toy.ok("compare", *given, "--json", workspace=root)
+    told = json.loads(done.out)["comparisons"]
+    assert [(c["condition"], c["first"], c["second"], c["lines"][0]["first"]["seeds"]) for c in told] == [
+        ("40% noise", "uml", "infonce", 1),
+        ("no noise", "infonce", "basic", 2),
+    ]
+    assert told[0]["what"] == "toy test, queries in es, 40% noise"
+    lone = toy.ok("compare", uml, trained["noisy"], trained["basic0"], workspace=root)
+    assert "basic is left out" in lone.err and "no noise" in lone.err and len(table(lone.out)["data"].unique()) == 1
+    by_engine = toy.ok("compare", uml, trained["basic0 test"], "--by", "mt", "--json", workspace=root)
+    assert json.loads(by_engine.out)["comparisons"][0]["condition"].startswith("mt recorded:")
+
+
+def test_one_method_is_compared_across_noise(trained: dict[str, Path]) -> None:
+    rows = table(toy.ok("compare", trained["infonce1"], trained["noisy"], workspace=trained["root"]).out)
+    assert (rows["first"][0], rows["second"][0]) == ("infonce, no noise", "infonce, 40% noise")
+
+
+@pytest.mark.parametrize(
+    ("by", "told"),
+    [((), ("infonce (no noise)", "uml (40% noise)", "--by none")), (("--by", "method"), ("method", "mt"))],
+)
+def test_different_conditions_are_refused(by: tuple[str, ...], told: tuple[str, ...], chain: Chain) -> None:
+    given = [chain.find("evaluation", method).path for method in ("infonce", "uml")]
+    done = toy.ccr("compare", *given, *by, workspace=chain.root)
+    assert (done.code, done.out) == (2, "") and all(each in done.err.replace("\n", " ") for each in told)
+
+
 def test_all_that_every_system_answered(chain: Chain) -> None:
     both = (chain.find("evaluation", "infonce").path, chain.find("evaluation", "uml").path)
-    told = json.loads(toy.ok("compare", *both, "--all", "--json", workspace=chain.root).out)["comparisons"]
+    told = json.loads(toy.ok("compare", *both, "--by", "none", "--all", "--json", workspace=chain.root).out)[
+        "comparisons"
+    ]
     assert [(c["lang"], c["fusion"]) for c in told] == [("es", "none"), ("es", "0.8raw"), ("en", "none")]
 
 

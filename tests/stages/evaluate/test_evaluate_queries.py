@@ -118,10 +118,10 @@ def test_a_table_that_cannot_be_used_is_named(
 def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain) -> None:
     human = finished.find("evaluation", "uml").path
     machine, other = (evaluate(finished, "--queries", "mt", word=word).made.path for word in ("uml", "infonce"))
-    refused = finished.ccr("compare", human, other)
+    refused = finished.ccr("compare", human, other, "--by", "none")
     assert refused.code == 4 and "q:12" in refused.err and "q:mt-24-" in refused.err
     assert "--queries human" in refused.err and refused.out == ""
-    compared = json.loads(finished.ccr("compare", machine, other, "--json").out)["comparisons"]
+    compared = json.loads(finished.ccr("compare", machine, other, "--by", "none", "--json").out)["comparisons"]
     assert len(compared) == 1 and "machine" in compared[0]["what"] and compared[0]["chance"] > 0
     data = report.gather(Inputs(Workspace(finished.root)))
     views = results.views(results.results_frame(data.results, data.facts))

@@ -200,7 +200,7 @@ def test_the_protocol_can_be_chosen(copy: Chain, chain: Chain, finished: Chain) 
     # every toy item is its own category: both protocols agree
     before = {r["lang"] + r["fusion"]: r["SumR"] for r in results(chain.find("evaluation", "infonce"))}
     assert {r["lang"] + r["fusion"]: r["SumR"] for r in results(made)} == before
-    mixed = finished.ccr("compare", finished.find("evaluation", "uml").path, made.path)
+    mixed = finished.ccr("compare", finished.find("evaluation", "uml").path, made.path, "--by", "none")
     assert mixed.code == 4 and "protocol is full and labelled" in mixed.err
     assert "ccr evaluate RUN --protocol labelled" in mixed.err
     wrong = copy.ccr("evaluate", *CPU, "--protocol", "half")
