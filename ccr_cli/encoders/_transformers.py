@@ -35,13 +35,11 @@ IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.2
 PREPROCESSOR_HINT = "its folder needs the preprocessor_config.json that was published with it"
 _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
 """Exists for torchvision only. It resizes numbers between 0 and 1, not levels: less than one level of difference."""
-_SLENDER = 16
-"""If a resized picture would be this many times larger than its crop, only the crop is made."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a picture becomes an input of a fixed size."""
+    """How a picture becomes an input of a fixed size. An export of a run contains the source of this class."""
 
     name: str
     """The processor's class."""
@@ -62,13 +60,6 @@ class Recipe:
         """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
         return pixels_of(self.resized(upright_rgb(image)))
 
-    def first_levels(self, model: str, image: Image.Image) -> torch.Tensor:
-        """Returns the levels of the first picture; ArtifactError if a size, the filter or a factor is invalid."""
-        with reading_preprocessor(model, "pictures"):
-            if not all(math.isfinite(value) for value in (*self.scale_C, *self.shift_C)):
-                raise ValueError("factors that are not finite")
-            return self.levels(image)
-
     def scaled(self, levels_BCHW: torch.Tensor) -> torch.Tensor:
         """Returns the network's input: float32, on the same device, channels last in memory."""
         return scaled(levels_BCHW, self.scale_C, self.shift_C)
@@ -80,9 +71,9 @@ class Recipe:
         visible_h, visible_w = min(height, crop_h), min(width, crop_w)
         top, left = (height - visible_h) // 2, (width - visible_w) // 2
         filtering = Image.Resampling(self.resampling)
-        if height * width <= _SLENDER * crop_h * crop_w:
+        if height * width <= 16 * crop_h * crop_w:
             visible = image.resize((width, height), filtering).crop((left, top, left + visible_w, top + visible_h))
-        else:  # the same up to rounding
+        else:  # the same up to rounding, without inflating a slender picture
             step_h, step_w = image.height / height, image.width / width
             right, bottom = min((left + visible_w) * step_w, image.width), min((top + visible_h) * step_h, image.height)
             visible = image.resize((visible_w, visible_h), filtering, (left * step_w, top * step_h, right, bottom))
@@ -114,6 +105,14 @@ class Recipe:
             steps.append(f"middle {self.crop[1]} x {self.crop[0]} px")
         scale, shift = ([round(value, 6) for value in values] for values in (self.scale_C, self.shift_C))
         return ", ".join([*steps, f"level * {scale} + {shift}"]) + f": as {self.name}"
+
+
+def first_levels(recipe: Recipe, model: str, image: Image.Image) -> torch.Tensor:
+    """Returns the levels of the first picture; ArtifactError if a size, the filter or a factor is invalid."""
+    with reading_preprocessor(model, "pictures"):
+        if not all(math.isfinite(value) for value in (*recipe.scale_C, *recipe.shift_C)):
+            raise ValueError("factors that are not finite")
+        return recipe.levels(image)
 
 
 def read_recipe(folder: Path, model: str) -> Recipe:
@@ -235,6 +234,11 @@ class TransformersEncoder:
         self._licence = hub.licence(self._located.folder)
         if self._licence:
             say(f"{self._located.label}, licence: {self._licence}")
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the model on this machine."""
+        return self._located.folder
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Resizes and crops as the model's own processor does; `encode` scales.

@@ -49,7 +49,8 @@ class Encoder(Protocol):
 
     A file may also define `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
     of options that name a file. An encoder that can be trained further exposes its network as `tower`, and its file
-    defines `recipe(config)`: how pictures are prepared, read without the weights.
+    defines `recipe(config)`: how pictures are prepared, read without the weights. One that `ccr export` can take along
+    has `plain()`: JSON from which `stages/export/encode_image.py` builds it.
     """
 
     dim: int

@@ -15,14 +15,16 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
 
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.pictures import upright_rgb
+from ccr_cli.encoders._transformers import Recipe
 from ccr_cli.encoders.base import PictureConfig, dtype_name, pixels_of
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
 
@@ -107,6 +109,14 @@ class Encoder:
             map_BDhw = self._features(((levels_BCHW - 127.0) / 128.0).to(self.dtype))
             parts.append(map_BDhw.float().mean(dim=(2, 3)))
         return torch.cat(parts)
+
+    def plain(self) -> dict[str, Any]:
+        """Returns what an export builds the encoder from; the licence of the package of weights is not known."""
+        side, bicubic = self.config.image_size, int(Image.Resampling.BICUBIC)
+        recipe = Recipe(self.name, None, (side, side), None, bicubic, (1 / 128,) * 3, (-127 / 128,) * 3)
+        weights = {"package": self.package, "sha256": self.weights_sha256}
+        about = {"kind": "efficientnet-lite", "name": self.name, "image_size": side}
+        return {**about, "recipe": asdict(recipe), "weights": weights}
 
     def compile(self) -> None:
         """Compiles the convolutions."""

@@ -39,6 +39,7 @@ from ccr_cli.encoders._transformers import (
     PREPROCESSOR_HINT,
     Recipe,
     TransformersEncoder,
+    first_levels,
     identity,
     read_network,
     read_settings,
@@ -122,7 +123,7 @@ class Encoder(TransformersEncoder):
         fps = default_fps if config.fps is None else config.fps
         frames = config.frames or (length if fps is None else 0)
         self.sampling = Sampling(fps or 0.0, frames, int(length), config.clip_stride)
-        side = self._recipe.first_levels(config.model, Image.new("RGB", (320, 240)))
+        side = first_levels(self._recipe, config.model, Image.new("RGB", (320, 240)))
         try:
             self.dim = int(self.encode(side.expand(1, length, *side.shape)).shape[1])
         except torch.OutOfMemoryError:

@@ -22,7 +22,7 @@ Shapes: B batch, H height, W width, L tokens, D embedding.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -33,12 +33,13 @@ from ccr_cli import hub
 from ccr_cli.encoders._transformers import (
     Recipe,
     TransformersEncoder,
+    first_levels,
     identity,
     read_network,
     read_recipe,
     read_settings,
 )
-from ccr_cli.encoders.base import PictureConfig, first_line
+from ccr_cli.encoders.base import PictureConfig, first_line, sha256_of
 from ccr_cli.errors import UsageError
 from ccr_cli.nets.tower import VisualTower
 from ccr_cli.transformers_loading import transformers_loading
@@ -92,7 +93,7 @@ class Encoder(TransformersEncoder):
         self.sampling = config.sampling
         self._model = self._load().eval().requires_grad_(False).to(device, memory_format=torch.channels_last)
         self._recipe = recipe = read_recipe(self._located.folder, config.model)
-        _, height, width = recipe.first_levels(config.model, Image.new("RGB", (8, 8), "white")).shape
+        _, height, width = first_levels(recipe, config.model, Image.new("RGB", (8, 8), "white")).shape
         try:
             self.tower = VisualTower(self._model, self._pooling, recipe.scale_C, recipe.shift_C, (height, width))
         except torch.OutOfMemoryError:
@@ -114,6 +115,12 @@ class Encoder(TransformersEncoder):
         """Returns (B, D), or (B, L, D) with `pooling=tokens`; float32, not normalised."""
         vectors: torch.Tensor = self.tower(batch.to(self.device)).float()
         return vectors
+
+    def plain(self) -> dict[str, Any]:
+        """Returns what an export builds the encoder from."""
+        named = {"model": self._located.label, "revision": self._located.revision}
+        weights = named | {"sha256": sha256_of(self._located.weights)}
+        return {"kind": "transformers", **self.tower.config(), "recipe": asdict(self._recipe), "weights": weights}
 
     def compile(self) -> None:
         """Compiles the network; of a dual encoder, its image side."""

@@ -91,8 +91,6 @@ WORDS = {
     "'kept' a single row stays as it is",
 }
 """The operation of each layer on a row x, or on all rows at once; `described` names the tensors."""
-OF_ROWS = frozenset({"block", "frames", "gpo"})
-"""Layers that read all rows of an item at once, which takes more than a line of code."""
 
 
 def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:

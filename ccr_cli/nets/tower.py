@@ -14,9 +14,6 @@ from torch import Tensor, nn
 from ccr_cli.nets.lora import layers_of
 from ccr_cli.transformers_loading import transformers_loading
 
-_SPECIALS = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}
-"""Number of tokens before those of the patches, if the patch size does not determine it."""
-
 
 class VisualTower(nn.Module):
     """A network, the part of its output that represents a picture, and the scaling of pixel values.
@@ -56,7 +53,7 @@ class VisualTower(nn.Module):
         dtype = next(self.model.parameters()).dtype
         pixels_BCHW = scaled(levels_BCHW, self.scale_C, self.shift_C).to(dtype)
         forward = self.model.get_image_features if self._dual else self.model
-        return self._pooled(forward(pixel_values=pixels_BCHW))
+        return pooled(forward(pixel_values=pixels_BCHW), self.pooling, self.model.config, self.size)
 
     def train_from(self, frozen_layers: int) -> VisualTower:
         """Lets the weights be trained that the vectors depend on; parts that do not run, such as a text side, go.
@@ -112,36 +109,36 @@ class VisualTower(nn.Module):
         self.model.train(training)
         return output
 
-    def _pooled(self, output: Any) -> Tensor:
-        """Takes the vectors from the network's output: (B, D), or (B, L, D) of `tokens`."""
-        if self.pooling == "pooler":
-            pooled: Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
-            return pooled.flatten(1) if pooled.ndim == 4 else pooled
-        hidden_BLD: Tensor = output.last_hidden_state
-        if hidden_BLD.ndim == 4:
-            if self.pooling == "cls":
-                raise ValueError("the output is a map and has no first token")
-            hidden_BLD = hidden_BLD.flatten(2).transpose(1, 2)
-        elif self.pooling == "cls":
-            return hidden_BLD[:, 0]
-        else:
-            hidden_BLD = hidden_BLD[:, self._specials(hidden_BLD.shape[1]) :]
-        return hidden_BLD if self.pooling == "tokens" else hidden_BLD.float().mean(dim=1)
-
-    def _specials(self, length: int) -> int:
-        """How many tokens stand before those of the patches."""
-        settings = self.model.config
-        if settings.model_type in _SPECIALS:
-            return _SPECIALS[settings.model_type]
-        patch = getattr(settings, "vision_config", settings).patch_size
-        height, width = (patch, patch) if isinstance(patch, int) else patch
-        return length - (self.size[0] // height) * (self.size[1] // width)
-
 
 def _nameless(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings without their origin and version."""
     kept = {key: value for key, value in settings.items() if key not in ("_name_or_path", "transformers_version")}
     return {key: _nameless(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+
+def pooled(output: Any, pooling: str, settings: Any, size: tuple[int, int]) -> Tensor:
+    """Takes the vectors from a network's output: (B, D), or (B, L, D) of `tokens`; its settings, and a picture's size.
+
+    An export of a run contains the source of this function, and of `scaled`.
+    """
+    if pooling == "pooler":
+        out_BD: Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
+        return out_BD.flatten(1) if out_BD.ndim == 4 else out_BD
+    hidden_BLD: Tensor = output.last_hidden_state
+    if hidden_BLD.ndim == 4:
+        if pooling == "cls":
+            raise ValueError("the output is a map and has no first token")
+        hidden_BLD = hidden_BLD.flatten(2).transpose(1, 2)
+    elif pooling == "cls":
+        return hidden_BLD[:, 0]
+    else:  # without the tokens before those of the patches
+        before = {"swin": 0, "swinv2": 0, "dinov3_convnext": 1}.get(settings.model_type)
+        if before is None:
+            patch = getattr(settings, "vision_config", settings).patch_size
+            height, width = (patch, patch) if isinstance(patch, int) else patch
+            before = hidden_BLD.shape[1] - (size[0] // height) * (size[1] // width)
+        hidden_BLD = hidden_BLD[:, before:]
+    return hidden_BLD if pooling == "tokens" else hidden_BLD.float().mean(dim=1)
 
 
 def scaled(levels_BCHW: Tensor, scale_C: tuple[float, ...], shift_C: tuple[float, ...]) -> Tensor:

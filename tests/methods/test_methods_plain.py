@@ -139,12 +139,6 @@ def test_every_layer_is_said_in_words(tmp_path: Path) -> None:
     assert (layers[1]["in"], layers[1]["out"]) == (VISUAL_DIM, DIM)
 
 
-@pytest.mark.parametrize(("visual", "there"), [("projection", False), ("transformer", True), ("gpo", True)])
-def test_what_reads_all_rows_comes_with_its_code(visual: str, there: bool, tmp_path: Path) -> None:
-    write_layers(tmp_path, "visual", make("infonce", visual=visual).plain()[0], {}, {})
-    assert (tmp_path / "encode.py").is_file() == there
-
-
 class _Other(nn.Module):
     def forward(self, x_BD: Tensor) -> Tensor:
         return x_BD

@@ -4,6 +4,7 @@
 
     encoder = Encoder()
     text_TD = encoder.encode(["a dog in the snow"])
+    visual_D = encoder.encode_image("dog.jpg")
     visual_VD = encoder.encode_visual(features)  # one array per item: (D,), or one row per frame
     similarity_VT = visual_VD @ text_TD.T
 
@@ -15,12 +16,13 @@ Shape suffixes: T texts, V visual items, N rows of one of them, D dimension, H h
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import math
+import sys
 import unicodedata
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -37,12 +39,15 @@ class Encoder:
 
     Args:
         folder: Where its files are; by default the folder of this file.
+        image_models: Folders of models in `image.json` that are neither included nor on the hub, by name.
     """
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    def __init__(self, folder: str | Path | None = None, image_models: Mapping[str, str | Path] | None = None) -> None:
         self.folder = Path(__file__).parent if folder is None else Path(folder)
         self._sides: dict[str, tuple[dict[str, Any], dict[str, Array]]] = {}
         self._tower: Any = None
+        self._images: Any = None
+        self._image_models = image_models or {}
 
     def encode(self, texts: Iterable[Any]) -> Array:
         """Returns one unit vector per text (T, D); if the input of `text.json` is features, pass those."""
@@ -58,6 +63,18 @@ class Encoder:
         else:
             rows = (np.atleast_2d(feature) for feature in texts)
         return _vectors(rows, about["layers"], tensors)
+
+    def encode_image(self, path: str | Path) -> Array:
+        """Returns the unit vector of a picture (D,); only if the folder has `image.json`, which names what it needs."""
+        if self._images is None:
+            spec = importlib.util.spec_from_file_location("encode_image", self.folder / "encode_image.py")
+            assert spec and spec.loader
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            spec.loader.exec_module(module)
+            self._images = module.ImageEncoder(self.folder, self._image_models)
+        vector_D: Array = self.encode_visual([self._images.features(path)])[0]
+        return vector_D
 
     def encode_visual(self, features: Iterable[Any]) -> Array:
         """Returns one unit vector per item (V, D) from its features: one row, or one per frame."""

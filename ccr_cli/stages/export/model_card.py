@@ -18,7 +18,6 @@ from markupsafe import Markup
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.console import plain
-from ccr_cli.nets.plain import OF_ROWS
 from ccr_cli.report.words.numbers import metric, percent
 
 _METRICS = ("R@1", "R@5", "R@10")
@@ -60,9 +59,9 @@ class ExportedEncoder:
     of: int
     sentence_transformers: bool
     """Whether its folder has that layout."""
-    visual: Sequence[Mapping[str, Any]]
-    """The layers of `visual.json`."""
     dim: int
+    images: Sequence[Mapping[str, Any]] = ()
+    """The encoders of `image.json`."""
 
 
 def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
@@ -90,8 +89,6 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
         results=list(map(_result, facts.results)),
         model=None if folders else model,
         folders=list(folders),
-        reads_rows=any(step["layer"] in OF_ROWS for step in model.visual),
-        layers=[Markup(line) for step in model.visual if (line := _TORCH.get(step["layer"], _CALL).format(**step))],
     )
     return re.sub(r"\n{3,}", "\n\n", content)
 
@@ -111,17 +108,6 @@ def fenced(value: object) -> str:
 def _code(value: str) -> str:
     """A text between backticks."""
     return f"`{plain(value).replace('`', chr(39))}`"
-
-
-_TORCH = {
-    "layer_norm": "x = functional.layer_norm(x, x.shape[-1:], eps={eps!r})",
-    "linear": 'x = functional.linear(x, w["{weight}"], w["{bias}"])',
-    "leaky_relu": "x = functional.leaky_relu(x, {slope!r})",
-    "unit": "x = functional.normalize(x, dim=-1)",
-    "mean": "",
-}
-"""A layer as a line of torch code, unless its function takes only x; none for the mean, which the caller has taken."""
-_CALL = "x = functional.{layer}(x)"
 
 
 def _noise(mismatch: Mapping[str, Any] | None) -> str:

@@ -22,13 +22,15 @@ from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.methods.base import Method
+from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
 from ccr_cli.stages.export.encode import Encoder
+from ccr_cli.stages.export.image_side import image_networks, write_gallery, write_networks
 from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
-from ccr_cli.stages.shared.embedding import encode_and_embed
+from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.text_encoders import GIVEN
@@ -38,8 +40,10 @@ from ccr_cli.transformers_loading import transformers_loading
 Array = npt.NDArray[np.float32]
 SAMPLE = 16
 """Texts per language, and items, on which the export is compared with the run."""
-TOLERANCE = 1e-4
-"""Greatest difference of a similarity."""
+TOLERANCE, TRAINED_TOLERANCE = 1e-4, 1e-3
+"""Greatest difference of a similarity; the second with a trained encoder of pictures, whose rounding adds to it."""
+PICTURES, ALIKE = 4, 0.999
+"""Pictures to encode again, and the least cosine with the run's vectors, whose features are in half precision."""
 
 
 def export(
@@ -53,18 +57,13 @@ def export(
         ArtifactError: If the export does not reproduce the run's similarities.
         UnavailableError: If ONNX needs packages that are not installed.
         UsageError: If the run cannot be exported: the text encoder pools by itself, or is no transformers model for
-            ONNX, or the run has a visual tower.
+            ONNX.
     """
     settings = run.config(trained)
     if settings["text_encoder"].get("pooling") == "own":
         raise UsageError(
             "a text encoder with pooling=own cannot be exported: sentence-transformers has no module for it",
             hint="train with --set pooling=cls, mean, max or last",
-        )
-    if "visual_tower" in settings:
-        raise UsageError(
-            f"{trained.name} also trained its visual encoder, and an export cannot read pictures yet",
-            hint="export a run that was trained without finetune",
         )
     if onnx:
         onnx_text.require(settings["text_encoder"]["kind"])
@@ -123,23 +122,37 @@ def _write(
     )
     method, tokenizer = load_method(trained, torch.device("cpu"))
     plains = method.plain()
+    encoders = [part for part in method.modules() if isinstance(part, DualEncoder)]
     folders = [folder / f"model{i}" for i in range(1, len(plains) + 1)] if len(plains) > 1 else [folder]
     sample = _Sample(method, tokenizer, data, feats, facts.langs)
-    models, sims = [], []
-    for number, (plain, place) in enumerate(zip(plains, folders, strict=True), 1):
+    models, sims, seen = [], [], []
+    for number, (plain, dual, place) in enumerate(zip(plains, encoders, folders, strict=True), 1):
         place.mkdir(exist_ok=True)
+        networks = image_networks(feats, dual.tower)
         layout = write_text(plain, tokenizer, place)
         source = {"kind": "features", "dim": settings["visual_dim"], "encoder": facts.encoder, "what": _VISUAL}
-        steps = write_layers(place, "visual", plain, source, {})
-        models.append(ExportedEncoder(number, len(plains), layout, steps, plain.dim))
+        write_layers(place, "visual", plain, source, {})
+        if networks:
+            write_networks(networks, place)
+            local = {network.about["weights"]["model"]: network.folder for network in networks if network.folder}
+            images = Encoder(place, local)
+            seen.append([images.encode_image(path) for path in sample.pictures])
+        models.append(ExportedEncoder(number, len(plains), layout, plain.dim, [n.about for n in networks]))
         (place / "README.md").write_text(card(facts, models[-1]), encoding="utf-8")
-        sims.append(Encoder(place).encode_visual(sample.rows) @ sample.text(place, plain, layout).T)
+        sims.append(Encoder(place).encode_visual(sample.rows(dual)) @ sample.text(place, plain, layout).T)
         if onnx:
             onnx_text.write(plain, place, sample.texts)
-    check_similarities(np.mean(sims, axis=0), sample.sim_VT, settings["method"])
+    tolerance = TRAINED_TOLERANCE if "visual_tower" in settings else TOLERANCE
+    check_similarities(np.mean(sims, axis=0), sample.sim_VT, settings["method"], tolerance)
+    if sample.pictures and len(seen) == len(plains):
+        check_pictures(np.concatenate(seen, axis=1) / len(plains) ** 0.5, sample.picture_VD, sample.pictures)
+    visual, ids = read_visuals(feats, list(data.items["item_id"]), method.config.needs())
+    write_gallery(ids, embed_visuals(method, visual, torch.device("cpu")), folder)
     if len(plains) > 1:
         joint = card(facts, models[0], folders=[place.name for place in folders])
         (folder / "README.md").write_text(joint, encoding="utf-8")
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        path.chmod(0o644)  # safetensors writes files for their owner alone
     return {"models": len(plains), "dim": plains[0].dim, "results": len(facts.results)}
 
 
@@ -162,12 +175,22 @@ class _Sample:
             self.texts.append(" ".join(self.texts))  # a text that is too long
         index = features.read_index(feats)
         items = list(index[index["n_rows"] > 0]["item_id"].head(SAMPLE))
-        visual, _ = read_visuals(feats, items, method.config.needs())
-        ends = visual.offsets_V1.tolist()
-        self.rows = [visual.rows_ND[first:last].numpy() for first, last in pairwise(ends)]
+        self._visual = visual = read_visuals(feats, items, method.config.needs())[0]
         with torch.no_grad():
             text_TD = encode_and_embed(method, tokenizer, self.texts, torch.device("cpu"))
-            self.sim_VT: Array = (method.embed_visual(visual).float() @ text_TD.T).numpy()
+            visual_VD = method.embed_visual(visual).float()
+            self.sim_VT: Array = (visual_VD @ text_TD.T).numpy()
+        media = data.items[data.items["kind"] == "image"].set_index("item_id")["media"]
+        paths = [dataset.media_path(dataset.media_root(data.artifact), media.get(item)) for item in items]
+        there = [row for row, path in enumerate(paths) if path and path.is_file()][:PICTURES]
+        self.pictures = [path for path in (paths[row] for row in there) if path]
+        self.picture_VD: Array = visual_VD[there].numpy()
+
+    @torch.no_grad()
+    def rows(self, encoder: DualEncoder) -> list[Array]:
+        """The features of the items, made by the encoder if it reads pictures."""
+        rows_ND, offsets_V1 = encoder.see(self._visual)
+        return [rows_ND[first:last].float().numpy() for first, last in pairwise(offsets_V1.tolist())]
 
     def text(self, folder: Path, plain: Plain, layout: bool) -> Array:
         """The vectors of the texts by the model in a folder."""
@@ -186,14 +209,23 @@ class _Sample:
         return out_TD
 
 
-def check_similarities(exported_VT: Array, run_VT: Array, method: str) -> None:
+def check_similarities(exported_VT: Array, run_VT: Array, method: str, tolerance: float = TOLERANCE) -> None:
     """Raises ArtifactError if the similarities by an export of a method differ from those by the run."""
     difference = float(np.abs(exported_VT - run_VT).max())
-    if not difference < TOLERANCE:
+    if not difference < tolerance:
         raise ArtifactError(
             f"the export of {method} does not reproduce the run's similarities: they differ by up to {difference:.2g}",
             hint="a method whose vectors do not come from its encoder and heads alone describes them in `plain`",
         )
+
+
+def check_pictures(exported_VD: Array, run_VD: Array, paths: Sequence[Path]) -> None:
+    """Raises ArtifactError if the vectors of pictures by an export (V, D), of unit length, differ from the run's."""
+    cosine_V = (exported_VD * run_VD).sum(1)
+    if not cosine_V.min() >= ALIKE:
+        path = paths[int(cosine_V.argmin())]
+        problem = f"the export encodes {path} otherwise than the run: the cosine is {cosine_V.min():.4f}"
+        raise ArtifactError(problem, hint="extract the features again if the picture has changed")
 
 
 def _translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:

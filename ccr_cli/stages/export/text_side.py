@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ccr_cli.artifacts import base
 from ccr_cli.data.tokens import CJK_RANGES, HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.nets.plain import OF_ROWS, Block, Plain, Pool, Unit, described
+from ccr_cli.nets.plain import Block, Plain, Pool, Unit, described
 from ccr_cli.nets.text import NgramTextEncoder, TransformerTextEncoder
 from ccr_cli.stages.export import encode
 from ccr_cli.transformers_loading import transformers_loading
@@ -59,12 +59,7 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
     else:
         source = {"kind": "features", "dim": encoder.dim}
     write_layers(folder, "text", plain, {**source, "what": _WHAT[source["kind"]]}, tensors)
-    _write_encode(folder)
     return False
-
-
-def _write_encode(folder: Path) -> None:
-    (folder / "encode.py").write_text(inspect.getsource(encode), encoding="utf-8")
 
 
 _WHAT = {
@@ -80,18 +75,16 @@ _WHAT = {
 
 def write_layers(
     folder: Path, side: Literal["text", "visual"], plain: Plain, source: Mapping[str, Any], more: Mapping[str, Tensor]
-) -> list[dict[str, Any]]:
-    """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py` if a few lines of torch cannot apply it.
+) -> None:
+    """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py`, which applies it.
 
-    `source` describes the input, and may name more tensors. Returns the layers as in the JSON file.
+    `source` describes the input, and may name more tensors.
     """
     steps, tensors = described(getattr(plain, side))
     save_file({**tensors, **more}, folder / f"{side}.safetensors", metadata={"format": "pt"})
     about = {"what": "layers that make a unit vector of the rows of the input, one layer after the other"}
     base.write_json(folder / f"{side}.json", {**about, "input": source, "layers": steps, "dim": plain.dim})
-    if any(step["layer"] in OF_ROWS for step in steps):
-        _write_encode(folder)
-    return steps
+    (folder / "encode.py").write_text(inspect.getsource(encode), encoding="utf-8")
 
 
 def _supported(layers: Sequence[nn.Module]) -> bool:

@@ -34,11 +34,11 @@ from ccr_cli.metrics.calibration import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
 from ccr_cli.stages.search.options import SearchOptions
-from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
 from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.triplets import gallery, read_visuals
 
 ENTRIES = 1 << 25

@@ -20,6 +20,7 @@ import torch
 import toy
 from huggingface_hub import ModelCard
 from numpy.testing import assert_allclose
+from safetensors.numpy import load_file
 from scipy.io import savemat
 from toy import Chain
 
@@ -91,18 +92,45 @@ def test_the_card_s_own_code_finds_the_run_s_vectors(word: str, chain: Chain, tm
     made = export(root, run)
     ids = list(dataset.read(chain.find("dataset")).items["item_id"].head(7))
     text_TD, visual_VD, features = own(run, TEXTS, chain, ids)
-    texts, pictures = snippets(made.path)
+    texts, _, pictures = snippets(made.path)
     assert len(pictures.splitlines()) <= 10
     elsewhere = tmp_path / "elsewhere"
     shutil.copytree(made.path, elsewhere)
     found, heavy = alone(elsewhere, texts.replace('["a dog in the snow"]', repr(TEXTS)), features)
     assert_allclose(found["text_TD"], text_TD, atol=1e-6)
     assert heavy == [], "numpy is enough"
-    found, _ = alone(elsewhere, pictures, features)
-    assert_allclose(found["x"], visual_VD, atol=1e-6)
-    found, heavy = alone(elsewhere, "from encode import Encoder\nx = Encoder().encode_visual(features)", features)
+    found, heavy = alone(elsewhere, pictures, features)
     assert_allclose(found["x"], visual_VD, atol=1e-6)
     assert heavy == []
+
+
+_ISOLATED = """
+import json, sys
+sys.modules["ccr_cli"] = None
+sys.path.insert(0, {folder!r})
+from encode import Encoder
+from safetensors.numpy import load_file
+
+vector_D = Encoder().encode_image({picture!r})
+similarity_V = load_file({folder!r} + "/gallery.safetensors")["vectors"] @ vector_D
+ids = json.load(open({folder!r} + "/gallery.json"))["ids"]
+assert not [name for name in sys.modules if name.startswith("ccr_cli.")]
+print(json.dumps([vector_D.tolist(), ids[similarity_V.argmax()], float(similarity_V.max())]))
+"""
+
+
+def test_pictures_where_there_is_no_ccr(finished: Chain, tmp_path: Path) -> None:
+    run = finished.find("run", "uml")
+    folder, picture = tmp_path / "elsewhere", finished.folder / "media" / "red-ring.png"
+    shutil.copytree(export(finished.root, run).path, folder)
+    assert {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()} == {0o644}
+    code = _ISOLATED.format(folder=str(folder), picture=str(picture))
+    call = [sys.executable, "-I", "-c", code]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    vector_D, item, similarity = json.loads(done.stdout)
+    _, visual_VD, _ = own(run, TEXTS, finished, ["red-ring"])
+    assert np.dot(vector_D, visual_VD[0]) > 0.9999 and (item, similarity > 0.9999) == ("red-ring", True)
 
 
 @pytest.mark.parametrize("method", ["trine", "tcl"])
@@ -118,6 +146,9 @@ def test_a_run_of_two_models(method: str, workspace: Chain, tmp_path: Path) -> N
     assert_allclose(found["text_TD"], text_TD, atol=1e-6)
     each = [Encoder(made.path / name).encode_visual(features) for name in ("model1", "model2")]
     assert_allclose(np.concatenate(each, axis=1) / 2**0.5, visual_VD, atol=1e-6)
+    picture = workspace.folder / "media" / f"{ids[0]}.png"
+    sides = [Encoder(made.path / name).encode_image(picture) for name in ("model1", "model2")]
+    assert np.concatenate(sides) @ load_file(made.path / "gallery.safetensors")["vectors"][0] > 0.9999 * 2**0.5
     first = (made.path / "model1" / "README.md").read_text(encoding="utf-8")
     assert f"{run.name}, model 1 of 2" in first and "## Results" in first
 
@@ -228,8 +259,7 @@ def test_what_a_card_can_say(chain: Chain) -> None:
         results=[{**result, "SumR": None, "t2v": {"R@1": 1.25, "mAP": 50.0}, "v2t": None}],
         onnx=True,
     )
-    layers = [{"layer": kind, "slope": 0.2} for kind in ("mean", "leaky_relu", "gelu", "unit")]
-    content = card(facts, ExportedEncoder(1, 1, True, layers, 12))
+    content = card(facts, ExportedEncoder(1, 1, True, 12))
     data = front_matter(content)
     assert data["base_model"] == facts.text_encoder and data["language"] == ["en", "zh-Hant"]
     assert (data["library_name"], data["pipeline_tag"]) == ("sentence-transformers", "sentence-similarity")
@@ -246,6 +276,5 @@ def test_what_a_card_can_say(chain: Chain) -> None:
         "| 1 | toy | test | de | none |  | 1.2 |  |  |  |  |  |  |  |",
     ):
         assert row in content.splitlines(), row
-    assert "x = functional.leaky_relu(x, 0.2)\nx = functional.gelu(x)\nx = functional.normalize(x, dim=-1)\n" in content
     assert "`ccr extract --set 'model='x''`" in content and "1  data:x|split:`y\n```" in content
     assert 'SentenceTransformer(".")' in content and "text.onnx" in content

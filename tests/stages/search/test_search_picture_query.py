@@ -27,11 +27,11 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.search.options import SearchOptions
-from ccr_cli.stages.search.picture_query import PictureEncoder
 from ccr_cli.stages.search.server import Service
 from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.triplets import read_visuals
 
 CPU = ("--device", "cpu")

@@ -18,11 +18,13 @@ from safetensors.torch import load_file
 from toy import Chain
 
 from ccr_cli.artifacts import base, evaluation, features
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.search.picture_query import PictureEncoder
+from ccr_cli.stages.export.encode import Encoder
 from ccr_cli.stages.shared.load_run import load_method
+from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.pixels import encoder_input, load_tower, read_pixels
 from ccr_cli.stages.shared.triplets import read_visuals
 from ccr_cli.stages.train import loop
@@ -76,6 +78,41 @@ def alike(feats: base.Artifact, ids: list[str]) -> float:
     return torch.cosine_similarity(seen_VD, torch.from_numpy(rows)).min().item()
 
 
+def cosine(run: base.Artifact, export: base.Artifact, picture: Path, **options: Any) -> float:
+    """Of a picture's vectors by the run and by its export."""
+    method, _ = load_method(run, CPU)
+    feats = Workspace(run.path.parents[1]).parent(run, "features")
+    item = PictureEncoder(feats, CPU, method.config.needs()).file(picture)
+    with torch.no_grad():
+        own_D = method.embed_visual(item)[0].numpy()
+    return float(own_D @ Encoder(export.path, **options).encode_image(picture))
+
+
+@pytest.mark.parametrize("licence", ["apache-2.0", "other"])
+def test_an_export_has_the_encoder_or_names_it(licence: str, encoded: Chain, model: Path, tmp_path: Path) -> None:
+    licensed, root = tmp_path / "clip", tmp_path / "workspace"
+    shutil.copytree(model, licensed)
+    (licensed / "README.md").write_text(f"---\nlicense: {licence}\n---\n")
+    shutil.copytree(encoded.root, root)
+    toy.ok("extract", "--encoder", "clip", "--set", f"model={licensed}", "--device", "cpu", "--force", workspace=root)
+    run = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
+    export, picture = toy.ok("export", run.path, workspace=root).made, encoded.folder / "media" / "red-circle.png"
+    (about,) = export.json("image.json")["encoders"]
+    assert (export.path / "image1.safetensors").is_file() == (licence == "apache-2.0")
+    if licence == "apache-2.0":
+        assert about["weights"] == {"file": "image1.safetensors"}
+        assert not any(name.startswith("text_model") for name in load_file(export.path / "image1.safetensors"))
+        assert cosine(run, export, picture) > 0.9999
+        return
+    assert about["weights"]["sha256"] == base.sha256_file(licensed / "model.safetensors")
+    assert cosine(run, export, picture, image_models={"clip": licensed}) > 0.9999
+    with pytest.raises(ValueError, match="image_models"):
+        cosine(run, export, picture)
+    other = tinyclip.save(tmp_path / "other", seed=1)
+    with pytest.raises(ValueError, match=about["weights"]["sha256"]):
+        cosine(run, export, picture, image_models={"clip": other})
+
+
 def test_the_network_begins_where_the_features_end(place: Chain) -> None:
     feats = place.find("features")
     ids = list(features.read_index(feats)["item_id"])
@@ -116,8 +153,8 @@ def test_a_run_from_media(place: Chain, model: Path) -> None:
     picture = place.folder / "media" / "red-circle.png"
     call = ("search", "--image", picture, made.path, "--split", "all", "--device", "cpu", "--json")
     assert json.loads(toy.ok(*call, workspace=place.root).out)
-    refused = toy.ccr("export", made.path, workspace=place.root)
-    assert refused.code == 2 and "without finetune" in refused.err
+    export = toy.ok("export", made.path, workspace=place.root).made
+    assert cosine(made, export, picture) > 0.9999, "with the weights that were trained, though no licence is known"
 
 
 def test_equal_seeds_and_stops_give_equal_bytes(place: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

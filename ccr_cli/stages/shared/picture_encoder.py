@@ -1,4 +1,4 @@
-"""Pictures as queries, encoded by the same encoder as the features.
+"""The encoders of features, for more pictures: queries of a search, and exports.
 
 Shape suffixes: R rows of an input, D feature.
 """
@@ -44,7 +44,7 @@ class PictureEncoder:
             return
         manifest = feats.json("encoder.json")
         for part, recorded in zip(features.parts(feats), manifest.get(features.PARTS, [manifest]), strict=True):
-            model = _encoder(feats, part, recorded, device)
+            model = encoder_of(feats, part, recorded, device)
             self._parts.append((model, partial(_rows, model, part.request.get("pool") == "mean")))
 
     def file(self, path: Path) -> Frames:
@@ -83,7 +83,7 @@ def _rows(model: Any, mean: bool, inputs: list[Tensor]) -> Tensor:
     return torch.from_numpy(rows_RD.astype(np.float16).astype(np.float32))
 
 
-def _encoder(feats: base.Artifact, part: features.EncoderPart, recorded: dict[str, Any], device: torch.device) -> Any:
+def encoder_of(feats: base.Artifact, part: features.EncoderPart, recorded: dict[str, Any], device: torch.device) -> Any:
     """Loads the encoder of one part; raises ArtifactError if it differs from the one that the features record."""
     name = str(part.request["encoder"])
     if features.FROM in part.request or name == features.GIVEN:
