@@ -229,7 +229,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
         if path.name.endswith(".partial"):
             raise ArtifactError(f"{path} is unfinished", hint="repeat the command that makes it; it continues")
         what = "has no artifact.json, so it is not an artifact" if path.exists() else "does not exist"
-        raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr verify")
+        raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr show")
     raw = read_json(record)
     try:
         for key, type_ in _FIELDS.items():

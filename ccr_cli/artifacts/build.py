@@ -18,11 +18,12 @@ import filelock
 
 import ccr_cli
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.artifacts.workspace import PER_DATASET, Workspace, slug
 from ccr_cli.console import say
 from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
+_COMMAND = "command"
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -92,17 +93,19 @@ class Build:
             base.copy_files(self.final, copy)
             (copy / base.RECORD).unlink()
             os.rename(copy, self.folder)
-        if force and self.folder.exists() and not (begun.is_file() and base.read_json(begun) == marked):
+        if force and self.folder.exists() and _begun(self.folder)[0] != marked:
             shutil.rmtree(self.folder)  # unless it was begun with --force too, something in it may be old
         if self._complete(self.folder):  # stopped just before the rename
             self._move()
             return
         if begun.is_file():
-            _refuse_other(self.folder, {**base.read_json(begun), "forced": force}, {**plan, "forced": force})
+            _refuse_other(self.folder, {**_begun(self.folder)[0], "forced": force}, {**plan, "forced": force})
         self.folder.mkdir(exist_ok=True)
         for stale in self.folder.rglob("*.tmp"):
             stale.unlink()
-        base.write_json(begun, marked)
+        paths = [parent.path for parent in self.parents]
+        words = [word for given in sys.argv[1:] for word in (paths if given == "-" else [given])]
+        base.write_json(begun, {**marked, _COMMAND: shlex.join(["ccr", *words])})
 
     def finish(self, counts: Mapping[str, int]) -> base.Artifact:
         """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
@@ -237,6 +240,23 @@ def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> s
     except Planned as planned:
         return planned.state
     raise AssertionError("a rehearsal builds nothing")
+
+
+def _begun(folder: Path) -> tuple[dict[str, Any], str]:
+    """The plan of an unfinished artifact, and the command that began it; both empty if unknown."""
+    plan = base.read_json(folder / PLAN) if (folder / PLAN).is_file() else {}
+    return plan, str(plan.pop(_COMMAND, ""))
+
+
+def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
+    """Lists the unfinished artifacts: kind, final folder, and what goes on with each: a command, or who does it."""
+    found = []
+    for kind, place in base.FOLDERS.items():
+        for folder in sorted((workspace.root / place).glob("*/*.partial" if kind in PER_DATASET else "*.partial")):
+            final = folder.with_name(folder.name.removesuffix(".partial"))
+            command = _begun(folder)[1] or "repeat the command that makes it"
+            found.append((kind, final, "another process goes on with it" if in_work(final) else command))
+    return found
 
 
 def _plan(made: Build | base.Artifact) -> dict[str, Any]:

@@ -193,10 +193,47 @@ class Command(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         words = [word.partition("=") for word in args[:end]]
         current = [f"{renamed.get(flag, flag)}{equals}{value}" for flag, equals, value in words]
+        if not ctx.resilient_parsing:
+            self._refuse_unknown(ctx, current)
         rest = super().parse_args(ctx, [*current, *args[end:]])
         for flag in {flag for flag, *_ in words} & set(renamed):
             note_renamed(flag, renamed[flag], quiet=bool(ctx.params.get("quiet")))
         return rest
+
+    def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> None:
+        """Ends the program at a flag that the command does not have, with what may be meant."""
+        flags = {name: param for param in self.params for name in param.opts if name.startswith("-")}
+        bare = {name for name, p in flags.items() if getattr(p, "is_flag", False) or getattr(p, "count", False)}
+        given: dict[str, str] = {}
+        rest = iter(words)
+        for word in rest:
+            flag, equals, value = word.partition("=")
+            if flag in flags and flag not in bare:
+                given[str(flags[flag].name)] = value if equals else next(rest, "")
+            elif flag.startswith("--") and flag not in (*flags, *ctx.help_option_names):
+                value = value if equals else next(rest, "")
+                settings = {key.replace("_", "-"): key for key in _settings(str(ctx.command.name), given)}
+                hint = f"{ctx.command_path} --help"
+                for near in nearest(flag[2:], [*(name[2:] for name in flags), *settings], 1):
+                    setting = f"--set {settings.get(near)}={'VALUE' if value.startswith('-') or not value else value}"
+                    hint = f"did you mean --{near}?" if f"--{near}" in flags else setting
+                _exit(UsageError(f"{ctx.command_path} has no option {flag}", hint))
+
+
+def _settings(command: str, given: Mapping[str, str]) -> list[str]:
+    """The keys of `--set` for the plug-in that a command uses, by the flags on its command line."""
+    plugins = {
+        "train": ("methods", "method", "uml"),
+        "extract": ("encoders", "encoder", "clip"),
+        "translate": ("translators", "engine", "hf"),
+    }
+    if command not in plugins:
+        return []
+    group, flag, usual = plugins[command]
+    with suppress(CcrError):
+        name = given.get(flag, "auto")
+        return [f.name for f in dataclasses.fields(registry.load(group, usual if name == "auto" else name).Config)]
+    return []
 
 
 def note_renamed(old: str, new: str, quiet: bool = False) -> None:

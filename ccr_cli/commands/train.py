@@ -67,7 +67,7 @@ EPILOG = c.examples(
     "ccr train --method uml",
     "ccr train --method infonce --noise 0.4 --seed 1",
     "ccr train --method infonce --noise 0.4 --set judge=oracle",
-    "ccr train --method uml --preset paper --set text_encoder=ngram",
+    "ccr train --method decl --preset paper",
     "ccr train --method uml --sweep noise=0,0.2,0.4,0.6 --sweep seed=0,1,2 | ccr evaluate -",
     "ccr translate --lang es | ccr extract - | ccr train - --method uml",
     "ccr train --method uml --lang es --lang fr",

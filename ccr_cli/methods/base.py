@@ -116,6 +116,8 @@ class Method(nn.Module, ABC):
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {}
     """Named settings that differ from the defaults, e.g. `paper`."""
+    CAVEATS: ClassVar[dict[str, str]] = {}
+    """What to know of a preset before training, by its name: printed at the start."""
     TRANSLATED: ClassVar[bool] = True
     """Whether it needs translations; if not, it also trains on a data set without any."""
 

@@ -98,6 +98,10 @@ class Method(base.EvidentialMethod):
         "paper-video": {**_LITERAL, "gamma": 0.25, "schedule": 3.0, "beta": 0.4},
     }
 
+    CAVEATS: ClassVar[dict[str, str]] = dict.fromkeys(
+        PRESETS, "uml as printed does not train: it collapses to chance, also without noise (docs/methods/uml.md)"
+    )
+
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:

@@ -76,6 +76,26 @@ def test_an_old_name_is_answered_with_the_new_one(sources: Chain) -> None:
     assert "ccr data describe" in described.err
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("train --beta 0.4", "--set beta=0.4"),
+        ("train --method infonce --beta 0.4", "ccr train --help"),
+        ("train --methd=uml", "--method"),
+        ("translate --lang es --modle=x", "--set model=x"),
+        ("show --jsn", "--json"),
+        ("train --set batc_size=3", "'batch_size'"),
+        ("train --preset papr", "'paper'"),
+        ("train --sweep languag-mix=all,draw", "'language-mix'"),
+        ("data describe noto-emjoi", "'noto-emoji'"),
+        ("data import mulit30k", "'multi30k'"),
+    ],
+)
+def test_a_misspelt_word_is_answered_with_the_nearest(words: str, hint: str, sources: Chain) -> None:
+    done = CliRunner().invoke(app, words.split(), env={"CCR_WORKSPACE": str(sources.root)}, prog_name="ccr")
+    assert (done.exit_code, done.stdout) in ((2, ""), (4, "")) and hint in done.stderr.split("try: ")[1]
+
+
 def test_a_flag_is_checked() -> None:
     for flag in ("--size", "--top"):
         code, output = run(flag, "0")

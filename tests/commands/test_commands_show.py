@@ -137,6 +137,24 @@ def test_what_cannot_be_read_is_in_the_list(workspace: Chain) -> None:
     assert "'kind'" in found[3]
 
 
+def test_what_was_interrupted_is_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["ccr", "train", "--method", "uml", "-"])
+    with pytest.raises(KeyboardInterrupt), building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
+        base.write_json(build.folder / "config.json", {})
+        found = toy.ok("show", workspace=tmp_path).out
+        assert "ccr train" not in found and "another process" in found, "it is locked"
+        raise KeyboardInterrupt
+    (row,) = [line.split("\t") for line in toy.ok("show", workspace=tmp_path).out.splitlines()[1:]]
+    assert row[:2] == ["run", "runs/x"] and "unfinished: ccr train --method uml" in row[3]
+    for word in ("runs/x", "runs/x.partial"):
+        refused = toy.ccr("evaluate", word, workspace=tmp_path)
+        assert refused.code == 4 and "try: ccr train --method uml" in refused.err
+    with building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
+        assert (build.folder / "config.json").exists(), "it goes on"
+        build.finish({"epochs": 1, "best_epoch": 1})
+    assert "unfinished" not in toy.ok("show", workspace=tmp_path).out
+
+
 def test_of_an_empty_workspace_it_says_what_to_type(tmp_path: Path) -> None:
     done = toy.ok("show", workspace=tmp_path)
     assert done.out == "" and str(tmp_path) in done.err and "try: ccr data import" in done.err

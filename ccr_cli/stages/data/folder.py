@@ -13,8 +13,9 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import warn
+from ccr_cli.data.collections import variants
 from ccr_cli.data.manifests import bundled, bundled_root, read_folder
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, did_you_mean
 from ccr_cli.stages.data.collection import warn_of_kept_media_root
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 from ccr_cli.stages.shared.failures import write_failures
@@ -85,6 +86,6 @@ def locate(source: str) -> Path:
     if not path.is_dir():
         raise ArtifactError(
             f"{source!r} is neither a bundled data set, nor a collection, nor a folder",
-            hint=f"bundled: {', '.join(names) or 'none'}; collections: ccr data list; folders: docs/dataset-format.md",
+            hint=f"{did_you_mean(source, [*names, *variants()])}all names: ccr data list",
         )
     return path

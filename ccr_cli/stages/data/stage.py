@@ -11,7 +11,7 @@ from ccr_cli.data import collections
 from ccr_cli.data.formats.base import is_media
 from ccr_cli.data.formats.layout import ENDINGS
 from ccr_cli.data.manifests import bundled
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import UsageError, did_you_mean
 from ccr_cli.stages.data.caption_files import import_own, parse_source
 from ccr_cli.stages.data.collection import find_files, import_collection
 from ccr_cli.stages.data.feature_files import import_labelled, import_mat
@@ -53,7 +53,8 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
             return import_labelled(workspace, files, options)
         return [import_collection(workspace, files, options)]
     if collection_only:
-        raise UsageError(f"--root and --allow-partial need a collection, and {source} is not one", hint="ccr data list")
+        hint = f"{did_you_mean(source, collections.variants())}all names: ccr data list"
+        raise UsageError(f"--root and --allow-partial need a collection, and {source} is not one", hint=hint)
     if source.endswith(".mat"):
         return import_mat(workspace, Path(source), options)
     return [import_folder(workspace, source, options)]

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
 from ccr_cli.artifacts.base import FOLDERS
+from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.description import short
 from ccr_cli.artifacts.signature import HUMAN, signature_of
 from ccr_cli.artifacts.workspace import Workspace
@@ -48,7 +49,10 @@ class Entry:
 
 
 def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None) -> list[Entry]:
-    """Lists a workspace, or only what was chosen, in the order of the pipeline, the newest first within each kind."""
+    """Lists a workspace with what is unfinished, or only what was chosen.
+
+    The order is that of the pipeline, the newest first within each kind.
+    """
     entries: list[Entry] = []
     artifacts: list[base.Artifact] = []
     for kind, path in workspace.places():
@@ -57,6 +61,8 @@ def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None
         except ArtifactError as error:
             entries.append(Entry(kind, path, None, "", Outcome(f"cannot be read: {error.message}")))
     known = {artifact.id: artifact for artifact in artifacts}
+    for kind, path, further in unfinished(workspace):
+        entries.append(Entry(kind, path, None, "", Outcome(f"unfinished: {further}")))
     if chosen is not None:
         entries, artifacts = [], list(chosen)
     entries += [Entry(a.kind, a.path, a, _options(a, known), _outcome(a)) for a in artifacts]

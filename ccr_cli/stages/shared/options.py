@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from ccr_cli import registry
-from ccr_cli.errors import OptionsAsked, UsageError
+from ccr_cli.errors import OptionsAsked, UsageError, did_you_mean
 
 C = TypeVar("C")
 _SECRET = re.compile(
@@ -106,7 +106,8 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
             problem = f"{owner} takes no {key} from the command line, which others can see and artifacts record"
             raise UsageError(problem, hint="set an environment variable; `ccr doctor` lists them")
         if key not in fields:
-            raise UsageError(f"{owner} has no option {key!r}", hint=f"options: {', '.join(sorted(fields)) or 'none'}")
+            hint = f"{did_you_mean(key, fields)}options: {', '.join(sorted(fields)) or 'none'}"
+            raise UsageError(f"{owner} has no option {key!r}", hint)
         try:
             values[key] = typed(text, hints[key]) if isinstance(text, str) else text
         except ValueError as error:

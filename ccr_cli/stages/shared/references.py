@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.base import FOLDERS, RECORD
+from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.artifacts.workspace import Workspace, home
 from ccr_cli.console import counted, say
@@ -113,12 +114,13 @@ def _best(workspace: Workspace, metric: str) -> Path:
 
 def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactError:
     """The error for a word that means no artifact: what it is instead, or what is near."""
-    for place in (Path(word), workspace.root / word):
+    partial = unfinished(workspace)
+    for place in (Path(word.removesuffix(".partial")), workspace.root / word.removesuffix(".partial")):
         if (place / "captions.tsv").is_file():
             problem = f"{word} is a folder in the dataset format, not imported yet"
             return ArtifactError(problem, hint=f"ccr data import {shlex.quote(word)}")
-        if place.name and place.with_name(f"{place.name}.partial").is_dir():
-            return ArtifactError(f"{word} is unfinished", hint="repeat the command that makes it, see: ccr show")
+        for further in (how for _, path, how in partial if path.absolute() == Path(os.path.abspath(place))):
+            return ArtifactError(f"{word} is unfinished", hint=further)
         if place.is_dir() and place != workspace.root and place.name not in FOLDERS.values():
             return ArtifactError(f"{word} has no {RECORD}, so it is not an artifact", hint="list artifacts: ccr show")
     folder = [kind for kind, name in FOLDERS.items() if name == word.split("/")[0]]

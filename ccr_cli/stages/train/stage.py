@@ -13,9 +13,9 @@ from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import say
+from ccr_cli.console import say, warn
 from ccr_cli.data import pairs_file
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, did_you_mean
 from ccr_cli.judges.base import load_judge
 from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.shared.inputs import Inputs
@@ -81,7 +81,10 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     module = registry.load("methods", options.method)
     if options.preset is not None and options.preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
-        raise UsageError(f"{options.method} has no preset {options.preset!r}", hint=f"presets: {known}")
+        raise UsageError(
+            f"{options.method} has no preset {options.preset!r}",
+            hint=f"{did_you_mean(options.preset, module.Method.PRESETS)}presets: {known}",
+        )
     if not sources.translated and module.Method.TRANSLATED:
         raise ArtifactError(f"{options.method} needs translations; there are none", hint="ccr translate --lang LANG")
     data, pairs = dataset.read(sources.data), sources.pairs
@@ -98,6 +101,9 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
         if build.done is None:
+            caveat = module.Method.CAVEATS.get(options.preset or "")
+            if caveat and ranks.first:
+                warn(f"--preset {options.preset}: {caveat}")
             Trainer(build, sources, options, config, ranks).train()
             build.done = ranks.of_first(build.done)
         else:

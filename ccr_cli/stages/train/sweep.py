@@ -16,7 +16,16 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.build import Planned, in_work
 from ccr_cli.console import counted, say
-from ccr_cli.errors import CcrError, LockedError, ResourceError, Terminated, UsageError, as_user_error, no_share
+from ccr_cli.errors import (
+    CcrError,
+    LockedError,
+    ResourceError,
+    Terminated,
+    UsageError,
+    as_user_error,
+    did_you_mean,
+    no_share,
+)
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import flag, typed
 from ccr_cli.stages.shared.sharding import rank_and_size
@@ -120,7 +129,8 @@ def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Sw
     for key in axes:
         if key not in FLAGS and key not in keys:
             known = f"{', '.join(map(_dashed, FLAGS))}; options of {', '.join(methods)}: {', '.join(sorted(keys))}"
-            raise UsageError(f"--sweep has no key {key!r}", hint=f"keys: {known}")
+            meant = did_you_mean(key, [*map(_dashed, FLAGS), *keys])
+            raise UsageError(f"--sweep has no key {key!r}", hint=f"{meant}keys: {known}")
     products = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     return [SweepCell(values, _varied(options, values)) for values in products]
 

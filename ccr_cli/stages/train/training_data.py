@@ -89,7 +89,7 @@ class TrainingData:
         ):
             warn(f"visual={config.visual} reads the rows of an item together, and every training item has one row")
         if self.judge.speaks in ("step", "epoch") and config.epochs <= config.warmup_epochs:
-            warn(f"judge={config.judge} has no effect: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
+            warn(f"judge={config.judge} is never used: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
         self.select = options.select_on if sources.translated else "human"
         """The selecting queries: `mt` or `human`."""
         self.validation: dict[str, Gallery] = {}

@@ -9,6 +9,7 @@ import pytest
 import toy
 from toy import Chain, Folder
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, noise, run
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.artifacts.workspace import Workspace
@@ -167,3 +168,11 @@ def test_a_judge_speaks_from_the_end_of_the_warm_up(judge: str, warmup: int, fir
 def test_what_needs_a_judge_waits_for_it(workspace: Chain) -> None:
     made = toy.ok(*TRAIN, "--set", "warmup_epochs=2", "--noise", "0.4", workspace=workspace.root).made
     assert run.history(made)["loss.disentangle"].notna().tolist() == [False, False, True]
+
+
+def test_a_preset_that_does_not_train_says_so_before_it_starts(workspace: Chain) -> None:
+    for name in registry.names("methods"):
+        assert set(registry.load("methods", name).Method.CAVEATS) <= set(registry.load("methods", name).Method.PRESETS)
+    small = ("--method", "uml", "--preset", "paper", "--set", "text_encoder=ngram", "--epochs", "1", *toy.SMALL)
+    done = toy.ccr("train", *small, workspace=workspace.root)
+    assert "warning: --preset paper: " in done.err and "docs/methods/uml.md" in done.err
