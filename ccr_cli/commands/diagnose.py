@@ -66,7 +66,7 @@ def diagnose(
         inputs.note(artifact)
     if export is not None:
         pairs_file.write(export, diagnosis.read_pairs(made[0]))
-        console.say(f"  every pair with its verdict: {export}")
+        console.say(f"  every pair with its verdict: {export}; type corrections, then: ccr translate --only {export}")
     data = inputs.parent(runs[0], "dataset")
     rows = most_suspicious(made[0], data, worst or 20) if worst or sheet else []
     if sheet is not None:

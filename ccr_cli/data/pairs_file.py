@@ -1,8 +1,8 @@
 """A file of training pairs with verdicts: a diagnosis exports it, a person corrects it, training reads it.
 
-Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A CSV is read as
-a spreadsheet saves it: with any of the usual delimiters and encodings, decimal commas, and without empty cells at the
-end of a row.
+Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A table is read
+as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas, and
+without empty cells at the end of a row.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,7 @@ from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import table_schema
 from ccr_cli.console import say
 from ccr_cli.data.formats.captions_csv import table_rows
+from ccr_cli.data.formats.excel import sheet_rows
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
@@ -39,7 +40,7 @@ COLUMNS = table_schema(
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
 SUFFIXES = (".parquet", ".csv")
-READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")
 VERDICTS = ("clean", "noisy")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
@@ -97,9 +98,19 @@ class PairsFile:
         return set(self.frame["lang"]) if "lang" in self.frame else set()
 
 
-def check(path: Path, suffixes: Sequence[str] = SUFFIXES, hint: str = "--export pairs.csv") -> None:
-    """Refuses a file name without one of these endings."""
-    if path.suffix not in suffixes:
+def check(path: Path) -> None:
+    """Refuses to write a file that has corrections already, or whose name does not end in one of `SUFFIXES`."""
+    _check_suffix(path, SUFFIXES, "--export pairs.csv")
+    try:
+        corrected = np.count_nonzero(read(path).correction) if path.is_file() else 0
+    except UsageError:  # whatever is there, it is no list of pairs
+        return
+    if corrected:
+        raise UsageError(f"{path} has {corrected} corrections, which would be lost", hint="another file name")
+
+
+def _check_suffix(path: Path, suffixes: Sequence[str], hint: str) -> None:
+    if path.suffix.lower() not in suffixes:
         raise UsageError(f"{path.name!r} does not end in {' or '.join(suffixes)}", hint=hint)
 
 
@@ -110,7 +121,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         raise UsageError(f"there is no folder {path.parent}")
     frame = pairs.assign(**({} if "correction" in pairs else {"correction": ""}))[COLUMNS.names].sort_values("place")
     with atomic_open(path) as handle:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             table = pa.Table.from_pandas(frame, schema=COLUMNS, preserve_index=False)
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
@@ -129,14 +140,22 @@ def read(path: Path) -> PairsFile:
         UsageError: If it is missing, not a file of pairs or empty, contains a pair twice, or has an invalid verdict or
             probability.
     """
-    check(path, READ_SUFFIXES, "save the table as CSV UTF-8")
+    _check_suffix(path, READ_SUFFIXES, "save the table as CSV UTF-8")
     try:
         content = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        encoding = "" if path.suffix == ".parquet" else guessed_encoding(path, {}).get("encoding", "")
-        columns = _parquet(content) if path.suffix == ".parquet" else _csv(path, encoding or "utf-8")
+        suffix, encoding = path.suffix.lower(), ""
+        if suffix == ".parquet":
+            columns = _parquet(content)
+        elif suffix == ".xlsx":
+            columns = _table(sheet_rows(path))
+        else:
+            encoding = guessed_encoding(path, {}).get("encoding", "")
+            how = {"encoding": encoding or "utf-8"}
+            delimiter = guessed_delimiter(path, how).get("delimiter", "")
+            columns = _table(table_rows(path, delimiter, True, how["encoding"]))
         frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
         for name in columns:
             frame[name] = frame[name].astype(float) if name in PROBABILITIES else frame[name].map(str).astype(object)
@@ -165,18 +184,19 @@ def _parquet(content: bytes) -> dict[str, list[Any]]:
     table = pq.read_table(io.BytesIO(content))
     columns = {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
     if "correction" in columns:
-        columns["correction"] = [_correction(cell or "") for cell in columns["correction"]]
+        columns["correction"] = [_correction(cell if isinstance(cell, str) else "") for cell in columns["correction"]]
     return columns
 
 
-def _csv(path: Path, encoding: str) -> dict[str, list[str]]:
-    rows = table_rows(path, guessed_delimiter(path, {"encoding": encoding}).get("delimiter", ""), True, encoding)
+def _table(rows: Iterator[tuple[int, list[str]]]) -> dict[str, list[str]]:
+    """The known columns of a table, given the number and the cells of each row, the header first."""
     header = [name.strip() for name in next(rows, (1, []))[1]]
     table: list[list[str]] = []
     for number, row in rows:
         if any(row[len(header) :]):
             raise ValueError(f"line {number} has {len(row)} cells, the header {len(header)}")
-        table.append(row + [""] * (len(header) - len(row)))
+        if any(row):
+            table.append(row + [""] * (len(header) - len(row)))
 
     def plain(name: str, cell: str) -> str:
         if name in PROBABILITIES:

@@ -87,22 +87,36 @@ def test_what_is_no_list_is_refused(content: str, message: str, tmp_path: Path) 
 
 
 def saved(path: Path, rows: list[list[str]], encoding: str, delimiter: str) -> Path:
-    """Saves rows as a spreadsheet does: CRLF, quotes where they are needed."""
+    """Saves rows as a spreadsheet does: as a workbook, or with CRLF, and quotes where they are needed."""
+    if path.suffix == ".xlsx":
+        book = pytest.importorskip("openpyxl").Workbook()
+        for row in rows:
+            book.active.append([0.25 if cell == "0,25" else cell for cell in row])
+        book.save(path)
+        return path
     with path.open("w", encoding=encoding, newline="") as handle:
         csv.writer(handle, delimiter=delimiter).writerows(rows)
     return path
 
 
 @pytest.mark.parametrize(
-    ("encoding", "delimiter"), [("utf-8-sig", ";"), ("utf-8", "\t"), ("cp1252", ";"), ("utf-16", "\t")]
+    ("name", "encoding", "delimiter"),
+    [
+        ("mine.csv", "utf-8-sig", ";"),
+        ("mine.tsv", "utf-8", "\t"),
+        ("MINE.CSV", "cp1252", ";"),
+        ("mine.txt", "utf-16", "\t"),
+        ("mine.xlsx", "", ""),
+    ],
 )
-def test_what_a_spreadsheet_makes_of_a_list(encoding: str, delimiter: str, tmp_path: Path) -> None:
+def test_what_a_spreadsheet_makes_of_a_list(name: str, encoding: str, delimiter: str, tmp_path: Path) -> None:
     rows = [
         [" slot_id", "translation", "correction", "verdict", "p_clean", "note"],
         ["a", "café; noir, l'été", " café\r\nvert  ", "NOISY", "0,25", "x"],
         ["b", '"thé"', "", "Clean ", "1"],
+        ["", "", "", "", "", ""],
     ]
-    found = pairs_file.read(saved(tmp_path / "mine.csv", rows, encoding, delimiter))
+    found = pairs_file.read(saved(tmp_path / name, rows, encoding, delimiter))
     assert found.frame.to_dict("list") == {
         "slot_id": ["a", "b"],
         "translation": ["café; noir, l'été", '"thé"'],
@@ -119,14 +133,24 @@ def test_an_export_has_a_mark_and_room_for_corrections(tmp_path: Path) -> None:
     assert (tmp_path / "pairs.csv").read_bytes().startswith(b"\xef\xbb\xbfslot_id,")
 
 
+def test_corrections_are_not_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("of something else", encoding="utf-8")
+    pairs_file.write(path, table(["猫", "犬"]))
+    pairs_file.write(path, table(["猫", "犬"]).assign(correction=["gato", ""]))
+    with pytest.raises(UsageError, match=rf"{path} has 1 "):
+        pairs_file.write(path, table(["猫", "犬"]))
+    assert list(pairs_file.read(path).correction) == ["gato", ""]
+
+
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pairs.parquet").write_bytes(b"PAR1 no")
     (tmp_path / "nul.csv").write_bytes(b"slot_id\n\0\n")
     for name in ("pairs.parquet", "nul.csv"):
         with pytest.raises(UsageError, match=str(tmp_path / name)):
             pairs_file.read(tmp_path / name)
-    with pytest.raises(UsageError, match=r"pairs\.xlsx"):
-        pairs_file.read(tmp_path / "pairs.xlsx")
+    with pytest.raises(UsageError, match=r"pairs\.ods"):
+        pairs_file.read(tmp_path / "pairs.ods")
     with pytest.raises(UsageError, match=r"none\.csv"):
         pairs_file.read(tmp_path / "none.csv")
     with pytest.raises(UsageError, match=str(tmp_path / "none")):

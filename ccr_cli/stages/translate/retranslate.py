@@ -149,7 +149,10 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         chosen = {caption for caption, text in judged if text_of.get(caption) == text}
         if not chosen:
             message = f"{original.name} has none of the noisy or corrected translations in {only}"
-            raise UsageError(message, hint="name the translation that the run was trained on")
+            raise UsageError(
+                message,
+                hint="name the translation that was judged; if letters in the list are wrong, save it as CSV UTF-8",
+            )
         if skipped := rows["source_caption_id"].nunique() - len(chosen):
             warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
     typed = rows[(rows["correction"] != "") & rows["source_caption_id"].isin(chosen)]
