@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ccr_cli.metrics.ranks import KS, FloatArray, IntArray
 
@@ -69,9 +69,13 @@ class _Side:
 
     def figures(self, weight_RI: IntArray) -> FloatArray:
         """The means and the median of each resample, (R, K + 1); nan for one without a query."""
+        return np.concatenate([self.means(weight_RI, self.sum_IK), self._median(weight_RI)[:, None]], axis=1)
+
+    def means(self, weight_RI: IntArray, sum_IK: FloatArray) -> FloatArray:
+        """The means of each resample (R, K), from sums by item."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            mean_RK = (weight_RI @ self.sum_IK) / (weight_RI @ self.count_I)[:, None]
-        return np.concatenate([mean_RK, self._median(weight_RI)[:, None]], axis=1)
+            mean_RK: FloatArray = (weight_RI @ sum_IK) / (weight_RI @ self.count_I)[:, None]
+        return mean_RK
 
     def _median(self, weight_RI: IntArray) -> FloatArray:
         out = np.full(len(weight_RI), np.nan)
@@ -201,20 +205,15 @@ def interval_of_difference(
     """
     _check([*first, *second])
     rng, column = np.random.default_rng(seed), _OF_MEANS.index(figure)
-    values_R, estimate = np.zeros(samples), 0.0
-    gaps = _gaps(first, second)
-    for fold, gap in zip(first[0], gaps, strict=True):
-
-        def drawn(weight_RI: NDArray[np.int64], fold: RankedGallery = fold, gap: list[FloatArray] = gap) -> FloatArray:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                parts = zip(fold.sides, gap, strict=True)
-                means = [(weight_RI @ gap_IK) / (weight_RI @ side.count_I)[:, None] for side, gap_IK in parts]
-            return combined(means)[:, column] / len(gaps)
-
-        estimate += float(drawn(np.ones((1, fold.n_items), dtype=np.int64))[0])
-        values_R += np.concatenate([drawn(weight_RI) for weight_RI in resamples(fold.n_items, rng, samples)])
-    low_C, high_C = ends(values_R[:, None])
-    return Estimate(estimate, float(low_C[0]), float(high_C[0]))
+    values_R = np.zeros(1 + samples)  # the first: of the queries as they are
+    for fold, gap in zip(first[0], _gaps(first, second), strict=True):
+        values = []
+        for weight_RI in chain([np.ones((1, fold.n_items), dtype=np.int64)], resamples(fold.n_items, rng, samples)):
+            means = [side.means(weight_RI, gap_IK) for side, gap_IK in zip(fold.sides, gap, strict=True)]
+            values.append(combined(means)[:, column] / len(first[0]))
+        values_R += np.concatenate(values)
+    low_C, high_C = ends(values_R[1:, None])
+    return Estimate(float(values_R[0]), float(low_C[0]), float(high_C[0]))
 
 
 def _gaps(first: System, second: System) -> list[list[FloatArray]]:

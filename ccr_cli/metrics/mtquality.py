@@ -17,11 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ccr_cli.metrics.detection import BoolArray, FloatArray
 from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int32]
-BoolArray = NDArray[np.bool_]
 
 FLAGS: dict[str, str] = {
     "copy": "the translation is the source: the same letters and digits",
@@ -82,9 +79,9 @@ class Evidence:
     """(N,) characters of the target by those of the source; nan where one of them is empty, or there is none"""
     length_z: FloatArray
     """(N,) how unusual that is, in standard deviations; nan where it is not known"""
-    sources: IntArray
+    sources: NDArray[np.int32]
     """(N,) how many different sources have this translation; 0 where there is none"""
-    left_in: IntArray
+    left_in: NDArray[np.int32]
     """(N,) words of the source that stand in the target as they were, and are not known as words of its language"""
     flags: dict[str, BoolArray | None]
     """(N,) each, by the names of `FLAGS`; None where it is not known for this language or too few captions"""

@@ -13,11 +13,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ccr_cli.metrics.detection import FloatArray
 from ccr_cli.metrics.scripts import has_spaces
-
-FloatArray = NDArray[np.float64]
 
 RESAMPLES = 1000
 """Of the sentences, for the interval."""

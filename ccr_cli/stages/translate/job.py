@@ -265,10 +265,6 @@ class TranslationJob:
                     rows = translated
         return pd.concat([*frames, *rounds], ignore_index=True)
 
-    def whole(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows with those taken over from the translation that `--only` starts from."""
-        return self.again.merge(frame, self.options.lang, self.source.source_lang) if self.again else frame
-
     def plan(self, part: WorkPart) -> dict[str, Any]:
         """The facts of a dry run: model and licence of each step, number of sentences, and how many are cached."""
         engines = self.engines(Path())

@@ -60,7 +60,8 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     job.refuse_too_many(frame, engines)
     if (frame["status"] != "ok").any() and (coverage := job.coverage(engines)):
         say(coverage[0])
-    frame = job.whole(frame)
+    if job.again:
+        frame = job.again.merge(frame, job.options.lang, job.source.source_lang)
     failed = frame[frame["status"] != "ok"]
     attempts = {r["id"]: r["attempt"] for r in read_failures(site.folder)} if job.options.retry_failed else {}
     records = [
