@@ -37,14 +37,9 @@ def divided(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Returns items with `split` and `group` (the first id of the group), and notes about items left apart.
 
-    A hash of seed and group decides, so the order of the items does not. Every split gets an item.
-
-    Args:
-        items: Items with `item_id`.
-        captions: Captions with `item_id`, `lang` and `text`, perhaps of further items.
-        hashes: The hash of each item's picture, None for none.
-        seed: Random seed.
-        shares: Share of the items of each held-out split.
+    A hash of seed and group decides, so the order of the items does not. Every split gets an item. Captions have
+    `item_id`, `lang` and `text`, and may be of further items; `hashes` are those of the items' pictures (None: no
+    picture), `shares` those of the held-out splits.
 
     Raises:
         ArtifactError: If there are fewer items than splits.

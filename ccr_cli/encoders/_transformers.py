@@ -140,12 +140,8 @@ def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
 def recipe_of(processor: Any, name: str, model: str, inputs: str, *, crops_as_well: bool = False) -> Recipe:
     """Returns the recipe in a processor's settings; UsageError if ccr does not support it.
 
-    Args:
-        processor: Has the settings as attributes, sizes as transformers' `SizeDict`.
-        name: Class of the processor.
-        model: The user's name for the model.
-        inputs: `pictures` or `frames`, for messages.
-        crops_as_well: Whether resizing includes a crop.
+    The processor, of the class `name`, has them as attributes, sizes as transformers' `SizeDict`. `crops_as_well`:
+    resizing includes a crop. For messages, `model` is the user's name for the model, `inputs` `pictures` or `frames`.
     """
 
     def on(step: str) -> bool:

@@ -50,14 +50,10 @@ class TransformerBlock(nn.Module):
     ) -> Tensor:
         """Cross-attention with the weights of this block, NRCCR eq. (6): one row per row of `query`.
 
-        Args:
-            query_WD: Rows that ask: English tokens.
-            asking: Their places.
-            memory_WD: Rows that answer: translated tokens.
-            answering: Their places.
-            residual: What the answer is added to before it is normalised. The rest of the block has learned to read
-                sums. `read`: the rows of `memory` themselves, by the same attention, averaged over heads. `none`:
-                nothing, as eq. (6) is printed.
+        Rows that ask (English tokens) read rows that answer (translated tokens), each with their places. Before an
+        answer is normalised it is added to the `residual`, as the rest of the block has learned to read sums. `read`:
+        the rows of `memory` themselves, by the same attention, averaged over heads. `none`: nothing, as eq. (6) is
+        printed.
         """
         share_BHLM = self.shares(query_WD, asking, memory_WD, answering)
         out_WD = self._merge(share_BHLM @ self._heads(self.value(memory_WD), answering), asking)

@@ -26,7 +26,6 @@ Triple = tuple[int, int, int]
 
 DIM = 1024
 SIZE = 224
-FRAMES_A_SEGMENT = 8
 _EPSILON = 1e-3
 _MOMENTUM = 0.01
 _SHOWN = 8
@@ -181,14 +180,9 @@ def usual_name(name: str) -> str:
 
 
 def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
-    """Builds the network from its weights; K is as many classes as they have.
+    """Builds the network, frozen and in float32, from weights by name, of either port; K is their number of classes.
 
-    Args:
-        state: Tensors by name, of either port; `num_batches_tracked` is not needed.
-        source: Where they come from, for messages.
-
-    Returns:
-        The network, frozen, in float32.
+    `num_batches_tracked` is not needed. `source` is where the weights come from, for messages.
 
     Raises:
         ArtifactError: If they are not those of the network.

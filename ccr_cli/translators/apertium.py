@@ -234,19 +234,12 @@ def _modes_of(program: str) -> tuple[str, ...]:
     return tuple(_output(program, "-l").split())
 
 
-def _edges(modes: tuple[str, ...]) -> dict[tuple[str, str], str]:
-    """Modes by pair of languages, without variants (`eng-cat_valencia`, `eco-es-fr`)."""
-    edges: dict[tuple[str, str], str] = {}
-    for mode in modes:
-        if _MODE.fullmatch(mode):
-            source, target = mode.split("-")
-            edges.setdefault((bcp47(source), bcp47(target)), mode)
-    return edges
-
-
 def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
-    """The direct mode, else two modes over the alphabetically first pivot, else none."""
-    edges = _edges(modes)
+    """The direct mode, else two over the alphabetically first pivot, else none; no variants (`eng-cat_valencia`)."""
+    edges: dict[tuple[str, str], str] = {}
+    for mode in filter(_MODE.fullmatch, modes):
+        one, other = map(bcp47, mode.split("-"))
+        edges.setdefault((one, other), mode)
     if (source, target) in edges:
         return [edges[source, target]]
     if source == target:

@@ -11,9 +11,6 @@ from ccr_cli import registry
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option
 
-CHOICES = {"dtype": ("float32", "bfloat16", "float16"), "pool": ("none", "mean")}
-"""Values that an option can have."""
-
 
 @dataclass(frozen=True)
 class ExtractOptions:
@@ -50,7 +47,7 @@ class ExtractOptions:
         size = self.batch_size
         if size != "auto" and not (size.isdecimal() and 1 <= int(size) <= 1_000_000):
             raise UsageError(f"--batch-size is a positive whole number or auto, not {size!r}")
-        for name, choices in CHOICES.items():
+        for name, choices in {"dtype": ("float32", "bfloat16", "float16"), "pool": ("none", "mean")}.items():
             if getattr(self, name) not in choices:
                 raise UsageError(f"--{name} is one of {', '.join(choices)}, not {getattr(self, name)!r}")
 

@@ -154,9 +154,8 @@ class Pieces:
     def prepare(self, plan: Mapping[str, Any], purpose: str = "") -> None:
         """Makes the folder ready: empty, or with what a stopped attempt at the same plan left behind.
 
-        Args:
-            plan: Request and parents.
-            purpose: Why existing pieces do not count, unless they were made for the same purpose; empty: they count.
+        The plan has request and parents. `purpose` is why existing pieces do not count, unless they were made for the
+        same purpose; empty: they count.
 
         Raises:
             ArtifactError: If pieces of another plan exist.
@@ -371,14 +370,10 @@ def write_shards(
     fill: Callable[[IO[bytes], int, slice], ShardContent],
     need: Callable[[int], float] = lambda first: 0.0,
 ) -> pd.DataFrame:
-    """Writes the shards that a stopped attempt did not finish, and returns the index of all.
+    """Writes the shards of items that a stopped attempt did not finish, and returns the index of all.
 
-    Args:
-        folder: Where to.
-        item_ids: All items.
-        dim: D.
-        fill: Writes the rows of a shard, from its number and its slice of the items.
-        need: Estimates the bytes that the items from a number on will need.
+    `fill` writes the rows (N, D) of a shard, from its number and its slice of the items; `need` estimates the bytes
+    that the items from a number on will need.
 
     Raises:
         ResourceError: If there is too little disk space.
