@@ -54,10 +54,8 @@ class _Item(NamedTuple):
 class Assembly:
     """Reads the files of a variant one after the other.
 
-    Args:
-        variant: The variant to assemble.
-        locate: Returns the path of a file of the collection; None if it is missing.
-        lenient: Leave out files that cannot be read, instead of stopping at them.
+    `locate` returns the path of a file of the collection, None if it is missing; `lenient` leaves out files that cannot
+    be read, instead of stopping at them.
     """
 
     def __init__(self, variant: Variant, locate: Callable[[str], Path | None], *, lenient: bool = False) -> None:

@@ -35,8 +35,7 @@ class Published:
 
     def source(self, paper: str, table: str) -> str:
         """Names a table: `UML, Table 1`."""
-        names = dict(zip(self.papers["paper"], self.papers["name"], strict=True))
-        return f"{names[paper]}, Table {table}"
+        return f"{self.papers.set_index('paper')['name'][paper]}, Table {table}"
 
 
 @cache

@@ -102,16 +102,12 @@ def _class_of(char: str) -> str:
 
 
 class Tokenizer(ABC):
-    """Tokenises texts, and explains and saves itself.
-
-    Args:
-        vocab_size: Number of ids, added tokens included.
-        settings: Settings as JSON values.
-    """
+    """Tokenises texts into ids below `vocab_size`, added tokens included; explains and saves itself."""
 
     kind: str
 
     def __init__(self, vocab_size: int, settings: dict[str, Any]) -> None:
+        """Takes the settings as JSON values."""
         self.vocab_size, self._settings = vocab_size, settings
 
     def encode(self, texts: Sequence[str]) -> Tokens:

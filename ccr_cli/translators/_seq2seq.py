@@ -78,14 +78,10 @@ class Options:
     prefix: str = ""
     """Text before every source text; a T5 may need `translate English to German: `."""
 
-    DTYPES: ClassVar[tuple[str, ...]] = ("auto",)
-
     def __post_init__(self) -> None:
         for name in ("num_beams", "max_new_tokens", "batch_tokens"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.dtype not in self.DTYPES:
-            raise ValueError(f"unknown dtype {self.dtype!r}; choose from {', '.join(self.DTYPES)}")
 
 
 class Seq2Seq(ABC):

@@ -12,7 +12,7 @@ import importlib.util
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, Literal, get_args
 
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.translators import _seq2seq
@@ -20,6 +20,9 @@ from ccr_cli.translators._seq2seq import Decoded, Options, Seq2Seq, identity, pl
 
 __all__ = ["Config", "Translator", "identity", "missing", "planned"]
 
+Precision = Literal[
+    "auto", "int8", "float32", "float16", "bfloat16", "int8_float32", "int8_float16", "int8_bfloat16"
+]  # fmt: skip
 _INSTALL = "pip install 'ccr-cli[ct2]'"
 _CUBLAS = "libcublas.so.12"
 _THREADS = 4
@@ -30,13 +33,9 @@ _THREADS = 4
 class Config(Options):
     """Options of the engine."""
 
-    dtype: str = "auto"
+    dtype: Precision = "auto"
     """int8, float32, float16, bfloat16, int8_float32, int8_float16 or int8_bfloat16; auto is int8 on a CPU, bfloat16
     (or float16, without bfloat16) on CUDA."""
-
-    DTYPES: ClassVar[tuple[str, ...]] = (
-        "auto", "int8", "float32", "float16", "bfloat16", "int8_float32", "int8_float16", "int8_bfloat16",
-    )  # fmt: skip
 
 
 def missing() -> tuple[str, str] | None:
@@ -67,7 +66,7 @@ class Translator(Seq2Seq):
         usual = ("int8", "float32") if kind == "cpu" else ("bfloat16", "float16", "float32")
         dtype = next(t for t in usual if t in able) if self.config.dtype == "auto" else self.config.dtype
         if dtype not in able:
-            hint = f"--set dtype=auto, or one of {', '.join(t for t in Config.DTYPES if t in able)}"
+            hint = f"--set dtype=auto, or one of {', '.join(t for t in get_args(Precision) if t in able)}"
             raise UsageError(f"CTranslate2 does not compute in {dtype} on {self.device}", hint=hint)
         return dtype
 

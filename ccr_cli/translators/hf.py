@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.transformers_loading import transformers_loading
@@ -30,10 +30,8 @@ _SCORED_FLOATS = 64 * 1024 * 1024  # logits per pass when scoring: 256 MB in flo
 class Config(Options):
     """Options of the engine."""
 
-    dtype: str = "auto"
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = "auto"
     """float32, float16 or bfloat16; auto is bfloat16 on CUDA, float32 elsewhere."""
-
-    DTYPES: ClassVar[tuple[str, ...]] = ("auto", "float32", "float16", "bfloat16")
 
 
 class Translator(Seq2Seq):

@@ -26,6 +26,7 @@ from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.stages.doctor import examine
+from ccr_cli.stages.shared.options import configure
 from ccr_cli.translators import ct2, hf
 from ccr_cli.translators.base import Translation
 
@@ -129,8 +130,8 @@ def test_what_cannot_be_computed_here_is_said(marian: Path) -> None:
     with pytest.raises(UsageError, match=r"\bfloat16\b.*\bcpu\b") as caught:
         translator(marian, dtype="float16")
     assert "float32" in (caught.value.hint or "")
-    with pytest.raises(ValueError, match="int8_float32"):
-        ct2.Config(dtype="int4")
+    with pytest.raises(UsageError, match=r"dtype=int4.*int8_float32"):
+        configure(ct2.Config, {"dtype": "int4"}, "engine ct2")
 
 
 def test_a_model_is_converted_once(

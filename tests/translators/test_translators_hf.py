@@ -24,6 +24,7 @@ from tinymt import CAPTIONS
 
 from ccr_cli import hub
 from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError
+from ccr_cli.stages.shared.options import configure
 from ccr_cli.translators import hf
 
 
@@ -310,6 +311,6 @@ def test_folders_and_names_that_cannot_be(tmp_path: Path, marian: Path) -> None:
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match=r"num_beams .*\b0$"):
         hf.Config(num_beams=0)
-    with pytest.raises(ValueError, match="'int8'"):
-        hf.Config(dtype="int8")
+    with pytest.raises(UsageError, match=r"dtype=int8.*bfloat16"):
+        configure(hf.Config, {"dtype": "int8"}, "engine hf")
     assert hf.Config().num_beams == 1
