@@ -141,9 +141,9 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
         )
     if not facts["noise"] and split["by"] != "share" and facts["share_noisy"] > MANY:
         yield Line(
-            f"{percent(facts['share_noisy'], 0)} doubted without synthetic noise usually means that the model has not "
-            "learned to match, not that so many pairs are wrong: before any repair check its SumR (ccr evaluate), "
-            "train longer or with another --method, and look at the pairs (--sheet worst.html)",
+            f"doubting {percent(facts['share_noisy'], 0)} of the pairs without synthetic noise usually means that the "
+            "model has not learned to match, not that so many pairs are wrong: before any repair check its SumR (ccr "
+            "evaluate), train longer or with another --method, and look at the pairs (--sheet worst.html)",
             warning=True,
         )
     for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
