@@ -43,6 +43,8 @@ def test_the_first_hour_with_own_data_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert all(Path(line.split(": ")[1].strip()).is_file() for line in done.stdout.splitlines()[-2:])
     (products,) = Workspace(root).artifacts("dataset")
+    (evaluation,) = Workspace(root).artifacts("evaluation")
+    assert evaluation.request["queries"] == "mt"
     counts = products.counts
     assert counts["captions.en"] == 96 and sum(counts[f"items.{split}"] for split in ("train", "val", "test")) == 48
     assert not any(key.startswith("captions.") and key != "captions.en" for key in counts)

@@ -27,6 +27,16 @@ def recall(positives_Q: FloatArray, gallery: float, k: int) -> float:
     return 100 * float(1 - miss_Q.mean())
 
 
+def even_sum_r(queries: float, items: int) -> float:
+    """The SumR of a random ranking if every one of the items has the same number of the queries.
+
+    >>> round(even_sum_r(24, 12)), round(even_sum_r(1, 1))
+    (252, 600)
+    """
+    captions = [recall(np.array([queries / items]), queries, k) for k in KS]
+    return sum([recall(np.ones(1), items, k) for k in KS]) + sum(captions)
+
+
 def sum_r(result: Mapping[str, Any], queries: pd.DataFrame, pos: str) -> float | None:
     """The SumR that a random ranking is expected to have; a mean over folds.
 

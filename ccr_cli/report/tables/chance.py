@@ -15,7 +15,7 @@ from ccr_cli.metrics import chance
 from ccr_cli.report.words.numbers import half_width
 
 MARGIN = 2
-"""A SumR that is above chance by at most so many times half its interval counts as chance."""
+"""A SumR that is above chance by at most so many times half its interval is close to it."""
 
 
 def level(result: Mapping[str, Any], ranks: pd.DataFrame) -> float | None:
@@ -34,8 +34,8 @@ def levels(artifact: Artifact) -> list[float | None]:
     return [level(result, ranks[ranks["result"] == n]) for n, result in enumerate(results)]
 
 
-def is_chance(value: float | None, interval: tuple[float, float] | None, expected: float | None) -> bool:
-    """Whether a SumR is not told from the one that is expected by chance."""
+def is_close(value: float | None, interval: tuple[float, float] | None, expected: float | None) -> bool:
+    """Whether a SumR is close to the one that is expected by chance."""
     if value is None or interval is None or expected is None:
         return False
     return value - expected <= MARGIN * half_width(interval)

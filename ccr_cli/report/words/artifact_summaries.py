@@ -10,6 +10,7 @@ from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, read_galleries, signature_of
+from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
@@ -114,7 +115,11 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
         if config.get("validation"):
             queries, items = config["validation"]
             kind = "machine-translated" if config["select"] == "mt" else "human"
-            reached += f" (half of it: {queries:,} {kind} queries, {items:,} items; not comparable with test results)"
+            level = ""
+            if figure == "SumR":
+                level = f"; chance: about {metric(even_sum_r(queries / len(run.langs(config)), items))}"
+            half = f"half of it: {queries:,} {kind} queries, {items:,} items"
+            reached += f" ({half}; not comparable with test results{level})"
     yield Line(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; trained for {duration(seconds)}")
     if counts.get("stopped"):
         yield Line(run.stopped(artifact), warning=True)
@@ -238,12 +243,12 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
 
 
 def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) -> Iterator[Line]:
-    """A warning for each result of a run's own task that is not told from chance, with what to do."""
+    """A warning for each result of a run's own task that is close to chance, with what to do."""
     with_targets = any(r["role"] == "target" for r in results)
     for result, level in zip(results, expected, strict=True):
         if not is_plain(result) or result.get("corrupt") or (with_targets and result["role"] != "target"):
             continue
-        if level is not None and chance.is_chance(result["SumR"], evaluation.interval(result, "SumR"), level):
+        if level is not None and chance.is_close(result["SumR"], evaluation.interval(result, "SumR"), level):
             trained = (result.get("ensemble") or [result["run"]])[0]
             signed = signature_of(result)
             items = read_galleries(signed.gallery)[2] if signed else FEW
@@ -254,7 +259,7 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
                     f"--method infonce, or check the pairs: ccr diagnose runs/{trained}",
                 ]
             )
-            text = f"{_queries(result)}: SumR {metric(result['SumR'])} cannot be told from chance ({metric(level)})"
+            text = f"{_queries(result)}: SumR {metric(result['SumR'])} is close to chance ({metric(level)})"
             yield Line(f"{text}\n  try: {todo}", warning=True)
 
 

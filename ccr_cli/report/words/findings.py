@@ -81,7 +81,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
         headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}"
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
-    more += [_near_chance(view.chance)] if view.chance is not None and _is_chance(rows, method, view) else []
+    more += [_near_chance(view.chance)] if view.chance is not None and _is_close(rows, method, view) else []
     if results.counterpart(frame, method, results.BASELINE) is None:
         variants = [label for label in results.methods(frame) if results.base_label(label) == results.BASELINE]
         if variants:
@@ -113,15 +113,15 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     return Findings(f"{headline}.", (*more, *sentences), (*tiles, *detection_tiles), method, noise)
 
 
-def _is_chance(rows: pd.DataFrame, method: str, view: results.View) -> bool:
-    """Whether no run of a method can be told from chance."""
+def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
+    """Whether all runs of a method are close to chance."""
     runs = rows.loc[rows["label"] == method, ["SumR", "low", "high"]].dropna().to_numpy(float).tolist()
-    return bool(runs) and all(chance.is_chance(value, (low, high), view.chance) for value, low, high in runs)
+    return bool(runs) and all(chance.is_close(value, (low, high), view.chance) for value, low, high in runs)
 
 
 def _near_chance(level: float) -> str:
     todo = "Train it for more epochs, try infonce, or check the pairs with ccr diagnose."
-    return f"That cannot be told from chance (SumR {metric(level)}). {todo}"
+    return f"That is close to chance (SumR {metric(level)}). {todo}"
 
 
 def _headline_noise(frame: pd.DataFrame) -> float:
