@@ -29,12 +29,11 @@ _LARGE = 1000.0  # above it, 1/psi1(x) - x + 1/2 is taken from its expansion in 
 
 
 class Opinion(NamedTuple):
-    """Dirichlet distribution over the candidates of each row, read as an opinion, UML eq. (2), (3)."""
+    """Dirichlet distribution over the candidates of each row, read as an opinion, UML eq. (2), (3).
 
-    alpha_BK: Tensor
-    """Concentrations e + 1; 1 at masked entries."""
-    strength_B: Tensor
-    """D, the sum of the unmasked concentrations."""
+    Its concentrations are e + 1, their sum over the unmasked entries is D.
+    """
+
     belief_BK: Tensor
     """Belief masses e / D; 0 at masked entries."""
     uncertainty_B: Tensor
@@ -62,7 +61,7 @@ def dirichlet(evidence_BK: Tensor, mask_BK: Tensor | None = None) -> Opinion:
     evidence_BK = evidence_BK.masked_fill(~mask_BK, 0.0)
     count_B = mask_BK.sum(dim=1).to(evidence_BK.dtype)
     strength_B = evidence_BK.sum(dim=1) + count_B
-    return Opinion(evidence_BK + 1, strength_B, evidence_BK / strength_B[:, None], count_B / strength_B)
+    return Opinion(evidence_BK / strength_B[:, None], count_B / strength_B)
 
 
 def query_uncertainty(
