@@ -193,8 +193,9 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
     for ours, others in candidates(names, chosen).items():
         if len(others) > 1:
             notes.append(f"{path.name} has further columns for the {_WORDS.get(ours, ours)}: {', '.join(others[1:])}")
-    own = set() if headless or to_the_letter else {*found} - {*chosen, "item_id"}
-    doubtful = {*own, *({"item_id"} & {*guessed} if "media" in found else ())}
+    doubtful = set() if headless or to_the_letter else {*found} - {*chosen, "item_id"}
+    if "item_id" in guessed and "media" in found:
+        doubtful.add("item_id")
     while True:
         options = {**layout.options, **_column_options(form, names, chosen, headless)}
         layout = replace(layout, options=options, notes=tuple(notes))
