@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import importlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -21,6 +22,19 @@ _EXPECTED = {
     "judges": ("JUDGE",),
 }
 """Names that a plug-in of each group must define."""
+
+
+BUNDLED = {
+    group: frozenset(files.split())
+    for group, files in {
+        "methods": "__init__ base basic config decl disncl fume infonce nrccr source_only tcl trine uml",
+        "judges": "__init__ argmax base gmm mutual none oracle rank translation triangle two_group",
+        "losses": "__init__ contrastive credibility decl disncl evidential masks mutual nrccr precision triplet trust",
+        "nets": "__init__ attention dual heads inception_i3d lora plain pooling ragged row_adam text text_transformer "
+        "tower",
+    }.items()
+}
+"""The files that train and belong to ccr, whose version stands for them; any other file is somebody's own."""
 
 
 class BrokenError(UsageError):
@@ -81,6 +95,45 @@ def load(group: str, name: str) -> ModuleType:
     if lacking:
         raise BrokenError(path, lacking)
     return module
+
+
+def sources(*plugins: tuple[str, str]) -> list[Path]:
+    """Lists the files of some plug-ins (group and name), and of what they import from the folders in `BUNDLED`."""
+    todo, found = [_file(group, name) for group, name in plugins], set[Path]()
+    while todo:
+        path = todo.pop()
+        if path not in found and path.is_file():
+            found.add(path)
+            todo += _imports(path, path.stat().st_mtime_ns)
+    return sorted(found)
+
+
+@functools.cache
+def _imports(path: Path, changed: int) -> list[Path]:
+    """The files in the folders in `BUNDLED` that a file, last changed at some time, may import."""
+    modules: list[str] = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = ["", f"ccr_cli.{path.parent.name}", "ccr_cli"][min(node.level, 2)]
+            module = ".".join(filter(None, (above, node.module)))
+            modules += [module, *(f"{module}.{alias.name}" for alias in node.names)]
+    parts = [module.split(".") for module in modules]
+    return [_ROOT / p[1] / f"{p[2]}.py" for p in parts if len(p) == 3 and p[0] == "ccr_cli" and p[1] in BUNDLED]
+
+
+def source_sha256(files: Sequence[Path]) -> str:
+    """The sha256 of the names and lines of some files of the package."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+    return digest.hexdigest()
+
+
+def own(files: Sequence[Path]) -> list[Path]:
+    """Those of some files that do not belong to ccr."""
+    return [path for path in files if path.stem not in BUNDLED[path.parent.name]]
 
 
 def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:

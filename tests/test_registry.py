@@ -88,3 +88,33 @@ def test_help_goes_on_beside_a_broken_plugin(tmp_path: Path) -> None:
     done = subprocess.run(call, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "zz-syntax: broken, line 2: invalid syntax" in done.stdout and "uml: " in done.stdout
+
+
+def test_the_source_of_a_plugin_is_what_it_imports(folder: Path) -> None:
+    for path, text in {
+        "methods/mine.py": "from ccr_cli.losses import far, ranks\nfrom .others import x\nimport torch",
+        "methods/others.py": "def f():\n    from ccr_cli.nets.text import TextEncoder",
+        "losses/far.py": "from ccr_cli.metrics import ranks",
+        "nets/text.py": "",
+        "judges/gmm.py": "",
+    }.items():
+        (folder / path).parent.mkdir(exist_ok=True)
+        (folder / path).write_text(text)
+    files = registry.sources(("methods", "mine"), ("judges", "gmm"))
+    assert [path.relative_to(folder).as_posix() for path in files] == [
+        *("judges/gmm.py", "losses/far.py", "methods/mine.py", "methods/others.py", "nets/text.py")
+    ]
+    assert [path.stem for path in registry.own(files)] == ["far", "mine", "others"]
+    before = registry.source_sha256(files)
+    (folder / "nets/text.py").write_bytes(b"x = 1\n")
+    edited = registry.source_sha256(files)
+    (folder / "nets/text.py").write_bytes(b"x = 1\r\n")
+    assert before != edited == registry.source_sha256(files)
+
+
+def test_what_belongs_to_ccr_is_what_the_repository_holds() -> None:
+    root = Path(__file__).resolve().parents[1]
+    for group, names in registry.BUNDLED.items():
+        listed = subprocess.run(["git", "ls-files", f"ccr_cli/{group}"], cwd=root, capture_output=True, text=True)
+        held = {Path(line).stem for line in listed.stdout.splitlines() if line.endswith(".py")}
+        assert listed.returncode or held == names, f"registry.BUNDLED[{group!r}]"

@@ -19,11 +19,11 @@ import filelock
 import ccr_cli
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import PER_DATASET, Workspace, slug
-from ccr_cli.console import say
+from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
-_COMMAND = "command"
+_ABOUT, _SOURCE = "about", "source"
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -60,7 +60,7 @@ class Build:
     parents: tuple[base.Parent, ...]
     done: base.Artifact | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    """Facts apart from identity (device, media root) that `artifact.json` keeps."""
+    """Facts apart from identity (device, media root, source) that `artifact.json` keeps."""
 
     @property
     def folder(self) -> Path:
@@ -82,6 +82,16 @@ class Build:
         """Sets `done` if the artifact is complete; failures count as work left only if they are to be retried."""
         done = None if force else self._complete(self.final)
         self.done = None if done and redo_failed and done.counts.get("failed") else done
+        if self.done:
+            self._compare_source(self.done.about)
+
+    def _compare_source(self, about: Mapping[str, Any]) -> None:
+        """Warns if the code that makes this artifact was edited since; between versions of ccr it may differ."""
+        before, now = (about.get("environment") or {}).get(_SOURCE), self.environment.get(_SOURCE)
+        version = (about.get("versions") or {}).get("ccr", ccr_cli.__version__)
+        if before and now and before != now and version == ccr_cli.__version__:
+            edited = "the source of its method, or of what that imports, was edited since"
+            warn(f"{self.final.name}: {edited}; --force makes it again, --name makes another")
 
     def prepare(self, force: bool, redo_failed: bool) -> None:
         """Prepares the folder, which holds nothing or a stopped attempt at the same plan; that may set `done`."""
@@ -99,13 +109,15 @@ class Build:
             self._move()
             return
         if begun.is_file():
+            self._compare_source(_begun(self.folder)[1])
             _refuse_other(self.folder, {**_begun(self.folder)[0], "forced": force}, {**plan, "forced": force})
         self.folder.mkdir(exist_ok=True)
         for stale in self.folder.rglob("*.tmp"):
             stale.unlink()
         paths = [parent.path for parent in self.parents]
         words = [word for given in sys.argv[1:] for word in (paths if given == "-" else [given])]
-        base.write_json(begun, {**marked, _COMMAND: shlex.join(["ccr", *words])})
+        about = {"command": shlex.join(["ccr", *words]), "versions": {"ccr": ccr_cli.__version__}}
+        base.write_json(begun, {**marked, _ABOUT: {**about, "environment": self.environment}})
 
     def finish(self, counts: Mapping[str, int]) -> base.Artifact:
         """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
@@ -159,11 +171,13 @@ def building(
     *,
     force: bool = False,
     redo_failed: bool = False,
+    source: str = "",
 ) -> Iterator[Build]:
     """Locks and opens an artifact's folder for writing; `done` is set if nothing is left to write.
 
-    Arguments and errors are those of `build_artifact`. Training and extraction, which several processes share, use it
-    directly: only the first holds the lock.
+    `source` is the sha256 of the code that makes it: a warning tells if that was edited since, but it is no part of the
+    identity. Other arguments and errors are those of `build_artifact`. Training and extraction, which several processes
+    share, use it directly: only the first holds the lock.
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
@@ -171,7 +185,7 @@ def building(
     data = next((parent.name for parent in parents if parent.kind == "dataset"), None)
     final = workspace.place(kind, name, data)
     links = tuple(base.Parent(p.kind, p.id, workspace.relative(p.path)) for p in parents)
-    build = Build(final, kind, dict(request), links)
+    build = Build(final, kind, dict(request), links, environment={_SOURCE: source} if source else {})
     build.look(force, redo_failed)
     if final.exists() and not (final / base.RECORD).is_file():
         raise ArtifactError(f"{final} exists and is not an artifact", hint="choose another --name, or move it away")
@@ -242,10 +256,10 @@ def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> s
     raise AssertionError("a rehearsal builds nothing")
 
 
-def _begun(folder: Path) -> tuple[dict[str, Any], str]:
-    """The plan of an unfinished artifact, and the command that began it; both empty if unknown."""
+def _begun(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The plan of an unfinished artifact, and its command, versions and environment; both empty if unknown."""
     plan = base.read_json(folder / PLAN) if (folder / PLAN).is_file() else {}
-    return plan, str(plan.pop(_COMMAND, ""))
+    return plan, plan.pop(_ABOUT, {})
 
 
 def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
@@ -254,7 +268,7 @@ def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
     for kind, place in base.FOLDERS.items():
         for folder in sorted((workspace.root / place).glob("*/*.partial" if kind in PER_DATASET else "*.partial")):
             final = folder.with_name(folder.name.removesuffix(".partial"))
-            command = _begun(folder)[1] or "repeat the command that makes it"
+            command = _begun(folder)[1].get("command") or "repeat the command that makes it"
             found.append((kind, final, "another process goes on with it" if in_work(final) else command))
     return found
 

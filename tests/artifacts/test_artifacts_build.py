@@ -68,6 +68,18 @@ def test_same_request_does_no_work_twice(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path / "reports")) == ["a"]
 
 
+def test_edited_code_is_not_the_identity_and_not_silent(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for source, warns in (("one", False), ("one", False), ("two", True), ("", False)):
+        with building(Workspace(tmp_path), "report", "a", {"x": 1}, source=source) as site:
+            made = site.done or site.finish({})
+        assert ("--force" in capfd.readouterr().err) is warns, source
+    assert made.about["environment"] == {"source": "one"} and "source" not in made.request
+    record = json.loads((made.path / base.RECORD).read_text())
+    base.write_json(made.path / base.RECORD, {**record, "versions": {"ccr": "0.0.1"}})
+    with building(Workspace(tmp_path), "report", "a", {"x": 1}, source="two") as site:
+        assert site.done and not capfd.readouterr().err, "another version may have other code"
+
+
 def test_a_crash_leaves_nothing_under_the_final_name_and_work_goes_on(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError), building(Workspace(tmp_path), "report", "a", {"x": 1}) as site:
         (site.folder / "first.txt").write_text("kept")

@@ -98,4 +98,5 @@ def _translations(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     named = {"preset": config.get("preset"), "features": config.get("features"), "dtype": config.get("dtype") or DTYPE}
+    named |= {"source": config["source"]["sha256"][:6]} if config.get("source") else {}
     return named | {f"options.{key}": value for key, value in (config.get("options") or {}).items()}

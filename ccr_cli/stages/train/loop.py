@@ -112,8 +112,7 @@ class Trainer:
             settings |= {"langs": request["langs"], "translations": translations}
         if data.human:
             settings["human"] = list(data.human)
-        if "pairs" in request:
-            settings["pairs"] = request["pairs"]
+        settings |= {key: request[key] for key in ("pairs", "source") if key in request}
         settings |= {
             "select": data.select if data.validation else "last",
             "criterion": data.criterion,

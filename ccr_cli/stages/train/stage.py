@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,9 +96,11 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     if data.text_features() is not None:
         start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
-    request = _request(sources, options, config)
+    files = registry.sources(("methods", options.method), ("judges", config.judge))
+    request = _request(sources, options, config, registry.own(files))
     name = options.name or _run_name(sources, data, request, asdict(start))
-    site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force)
+    source = registry.source_sha256(files)
+    site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force, source=source)
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
         if build.done is None:
@@ -111,8 +114,8 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         return build.artifact
 
 
-def _request(sources: Sources, options: TrainingOptions, config: Any) -> dict[str, Any]:
-    """The run's request: every option that can change the model."""
+def _request(sources: Sources, options: TrainingOptions, config: Any, own: Sequence[Path]) -> dict[str, Any]:
+    """The run's request: every option that can change the model, and the content of the user's `own` source files."""
     several = len(sources.langs) > 1
     facts = {
         "lang": list(sources.langs) if several else sources.langs[0],
@@ -120,6 +123,8 @@ def _request(sources: Sources, options: TrainingOptions, config: Any) -> dict[st
         "noise": sources.noise.request if sources.noise else None,
     }
     request = request_of(options, **facts) | asdict(config)
+    if own:
+        request["source"] = {"sha256": registry.source_sha256(own)}
     if not several:
         del request["langs"]
     if not sources.pairs:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import toy
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base
 
 CPU = ("--device", "cpu")
@@ -70,6 +71,12 @@ def test_other_sources_make_another_name(space: Path) -> None:
     }
     assert len(given) == 11
     assert all(re.fullmatch(rf"toy-es-infonce(-noise0\.4)?-seed0(-{DIGITS})?", name) for name in given)
+
+
+def test_a_method_of_one_s_own_is_named_by_its_source(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = planned(space, "usual", "usual")
+    monkeypatch.setitem(registry.BUNDLED, "methods", registry.BUNDLED["methods"] - {"infonce"})
+    assert re.fullmatch(f"{usual}-{DIGITS}", planned(space, "usual", "usual"))
 
 
 def test_an_engine_that_is_not_the_usual_one_is_named(space: Path) -> None:
