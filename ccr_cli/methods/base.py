@@ -189,11 +189,9 @@ class Method(nn.Module, ABC):
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
         """Called with the selecting validation queries, whenever the model is the best so far.
 
-        A method that overrides it turns its uncertainty into the probability that the first hit is wrong.
-
-        Args:
-            top_QK: Similarities of each query's two most similar items (fewer in a smaller gallery), descending.
-            right_Q: Whether the first of them is the right item.
+        A method that overrides it turns its uncertainty into the probability that the first hit is wrong. `top_QK` are
+        the similarities of each query's two most similar items (fewer in a smaller gallery), descending; `right_Q` is
+        whether the first of them is the right item.
         """
         return
 

@@ -93,13 +93,10 @@ class Places:
 
 
 def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0, longest: int | None = None) -> tuple[Tensor, Tensor]:
-    """Pads ragged rows, ids (N,) or vectors (N, D), on the right.
+    """Pads ragged rows, ids (N,) or vectors (N, D), on the right with `fill`.
 
-    Args:
-        rows_N: The rows of all, one after the other.
-        offsets_B1: int64, B + 1 values from 0 to N; b has the rows from offsets[b] to offsets[b + 1].
-        fill: What the padding holds.
-        longest: L, where it is known on the host; else the device is waited for.
+    Of `rows_N`, b has those from offsets[b] to offsets[b + 1] (int64). `longest` is L where it is known on the host;
+    else the device is waited for.
 
     Returns:
         The block (B, L) or (B, L, D), and a bool mask (B, L) that is true where a row is.
