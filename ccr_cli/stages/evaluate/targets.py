@@ -176,9 +176,8 @@ def _own_queries(
             machine = lang in made and not made[lang].empty
             if kind == MT and not machine:
                 problem = f"the run's translations have no {lang} captions for the {split.name} items"
-                raise ArtifactError(
-                    f"{split.data.name}: {problem}", hint="--queries human, or another --split or --lang"
-                )
+                hint = f"--lang {' or '.join(run.langs(settings))}, another --split, or a table of queries"
+                raise ArtifactError(f"{split.data.name}: {problem}", hint=hint)
             if kind == HUMAN and captions_of(split, lang, protocol).empty:
                 raise _without_captions(split, lang, protocol, machine)
         except (ArtifactError, UsageError) as error:
