@@ -9,9 +9,14 @@ from PIL import Image, ImageOps
 
 def upright_rgb(image: Image.Image) -> Image.Image:
     """Returns the picture as a viewer shows it: rotated by its EXIF orientation, as RGB, on white."""
+    return rgb_on_white(upright(image))
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Returns the picture rotated by its EXIF orientation."""
     with suppress(Exception):  # Pillow can raise anything on damaged EXIF data of intact pictures, even SyntaxError
         image = ImageOps.exif_transpose(image)
-    return rgb_on_white(image)
+    return image
 
 
 def rgb_on_white(image: Image.Image) -> Image.Image:

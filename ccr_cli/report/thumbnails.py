@@ -9,16 +9,19 @@ from pathlib import Path
 
 from PIL import Image
 
-from ccr_cli.data.pictures import upright_rgb
+from ccr_cli.data.pictures import upright, upright_rgb
 
 MAX_PIXELS = 100_000_000
 """Larger images are not opened (a small file can unpack to gigabytes)."""
 
 
-def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Image | None:
-    """Opens an image, as a viewer shows it, as RGB and shrinks it to fit a square of `side` pixels.
+def thumbnail(
+    path: Path | None, side: int, most: int | None = None, *, transparent: bool = False
+) -> Image.Image | None:
+    """Opens an image, as a viewer shows it, and shrinks it to fit a square of `side` pixels.
 
-    None where there is none, none that can be read, or one of more pixels than `most` (by default `MAX_PIXELS`).
+    It is RGB, or RGBA if it has transparency and that is to be kept. None where there is none, none that can be read,
+    or one of more pixels than `most` (by default `MAX_PIXELS`).
     """
     if path is None:
         return None
@@ -29,7 +32,10 @@ def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Im
                 if image.width * image.height > (most or MAX_PIXELS):
                     return None
                 image.draft("RGB", (side, side))
-                picture = upright_rgb(image)
+                if transparent and image.has_transparency_data:
+                    picture = upright(image).convert("RGBA")
+                else:
+                    picture = upright_rgb(image)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
         return None
     if max(picture.size) > side:
@@ -39,12 +45,14 @@ def thumbnail(path: Path | None, side: int, most: int | None = None) -> Image.Im
 
 def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] | None:
     """An image's small copy as a file: `png` or `jpeg`, whichever is smaller, and its bytes; None as in `thumbnail`."""
-    image = thumbnail(path, side, most)
+    image = thumbnail(path, side, most, transparent=True)
     if image is None:
         return None
     candidates = []
     for kind, options in (("png", {"optimize": True}), ("jpeg", {"quality": 85})):
         out = io.BytesIO()
+        if image.mode == "RGBA" and kind == "jpeg":
+            continue
         image.save(out, kind, **options)
         candidates.append((len(out.getvalue()), kind, out.getvalue()))
     _, kind, data = candidates[0] if candidates[0][0] < 6000 else min(candidates)

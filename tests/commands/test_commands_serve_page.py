@@ -79,6 +79,13 @@ def test_words_keys_and_pictures(browser: Any, chain: Chain) -> None:
         seen = Seen(browser, up.address, viewport={"width": 1100, "height": 800})
         page = seen.page
         seen.until("document.title === 'Search toy'")
+        examples = page.locator("#examples button")
+        assert examples.count() == 6 and examples.first.inner_text().startswith("aquí hay un ")
+        query = examples.last.inner_text()
+        examples.last.click()
+        assert seen.found() and page.input_value("#q") == query and not examples.first.is_visible()
+        page.fill("#q", "")
+        page.focus("#q")
         page.keyboard.type("círculo rojo")
         page.keyboard.press("Enter")
         first = up.ask("/search?q=c%C3%ADrculo%20rojo&top=20").json["hits"]

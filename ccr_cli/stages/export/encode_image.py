@@ -88,7 +88,7 @@ def _network(about: dict[str, Any], folder: Path, models: Mapping[str, str | Pat
     state = load_file(folder / weights["file"])
     for name in {name for name, _ in network.named_children()} - {key.split(".")[0] for key in state}:
         delattr(network, name)  # such as the side of the texts
-    network.load_state_dict(state, strict=False)
+    network.load_state_dict(state)
     return network.float().eval()
 
 

@@ -28,7 +28,15 @@ from ccr_cli.stages.shared.pixels import encoder_input
 
 OPEN = {"apache-2.0", "mit", "isc", "unlicense", "bsd", "bsd-2-clause", "bsd-3-clause", "cc0-1.0", "cc-by-4.0"}
 """Licences, in lower case, under which weights may be passed on."""
-_OWN_SOURCES = (pictures.upright_rgb, pictures.rgb_on_white, encoders.pixels_of, scaled, Recipe, pooled)
+_OWN_SOURCES = (
+    pictures.upright_rgb,
+    pictures.upright,
+    pictures.rgb_on_white,
+    encoders.pixels_of,
+    scaled,
+    Recipe,
+    pooled,
+)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ccr_cli.stages.search.options import ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 from ccr_cli.stages.search.stage import Answer, Searcher
 
-MOST_TOP, MOST_LETTERS = 100, 1000
+MOST_TOP, MOST_LETTERS, EXAMPLES = 100, 1000, 6
 MOST_PIXELS = 32_000_000
 """Most pixels of a picture that is uploaded or shown."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
@@ -80,6 +80,7 @@ class Service:
 
     def __init__(self, searcher: Searcher) -> None:
         self._searcher = searcher
+        self._examples = searcher.examples(EXAMPLES)
         self._search_pool, self._media_pool = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
         self._small = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
         try:
@@ -93,8 +94,14 @@ class Service:
     async def about(self) -> dict[str, Any]:
         """Facts for the page: the data, the run, what is searched."""
         searcher, options = self._searcher, self._searcher.options
-        facts = {"data": searcher.data.name, "run": searcher.trained.name, "split": options.split, "find": options.find}
-        return {**facts, "entries": len(searcher.ids), "languages": list(searcher.langs), "pictures": self.pictures}
+        facts: dict[str, Any] = {
+            "data": searcher.data.name,
+            "run": searcher.trained.name,
+            "split": options.split,
+            "find": options.find,
+        }
+        facts |= {"entries": len(searcher.ids), "languages": list(searcher.langs), "pictures": self.pictures}
+        return {**facts, "examples": self._examples}
 
     async def text(self, q: Words, lang: str | None = None, top: Top = 10) -> dict[str, Any]:
         """Searches with words."""

@@ -41,6 +41,8 @@ from ccr_cli.stages.shared.load_run import load_method, translations_of
 from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.triplets import gallery, read_visuals
 
+EXAMPLE_LETTERS = 60
+"""Longest caption that is an example query."""
 ENTRIES = 1 << 25
 """Similarities that are held in memory at once."""
 BATCH = 256
@@ -326,6 +328,17 @@ class Searcher:
     def encoder(self) -> PictureEncoder:
         """Encodes pictures as the run's features were; for a run that reads pictures itself, prepares them."""
         return PictureEncoder(self.features, self._device, self._method.config.needs())
+
+    def examples(self, count: int) -> list[str]:
+        """Short captions of searched items as example queries, in the first of the run's languages that has some."""
+        items = set(self._of_split()["item_id"])
+        captions = self.data.captions[self.data.captions["item_id"].isin(items)]
+        for lang in self.langs:
+            texts = captions.loc[captions["lang"] == lang, "text"].drop_duplicates()
+            texts = texts[texts.str.len() <= EXAMPLE_LETTERS]
+            if len(texts):
+                return list(texts.iloc[np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)])
+        return []
 
     def image(self, item_id: str) -> Path | None:
         """The media file of an item; None if it has none inside the media root, or does not exist."""

@@ -79,6 +79,7 @@ function enlarge(hit) {
 }
 async function search(address, options, queryPicture) {
   const number = ++latest;
+  $("examples").hidden = true;
   if (running) running.abort();
   running = new AbortController();
   retry = () => search(address, options, queryPicture);
@@ -118,6 +119,13 @@ function searchPicture(file) {
   const options = {method: "POST", body: file, headers: {"content-type": file.type}};
   search("/search?top=" + $("top").value, options, URL.createObjectURL(file));
 }
+function example(text) {
+  const item = element("li"), button = element("button", plain(text));
+  button.dir = "auto";
+  button.addEventListener("click", () => { $("q").value = text; searchWords(true); });
+  item.append(button);
+  return item;
+}
 async function about() {
   try {
     const facts = await (await request("/about")).json();
@@ -125,6 +133,7 @@ async function about() {
     $("what").textContent = facts.data + " · " + facts.entries.toLocaleString("en") + " " + facts.find +
       " (" + facts.split + ") · " + facts.languages.join(", ");
     $("run").textContent = facts.run;
+    $("examples").replaceChildren(...facts.examples.map(example));
     $("pick").hidden = !facts.pictures;
   } catch (error) {
     if (error.status === 401) { retry = retry || about; if (!$("key").open) $("key").showModal(); }
@@ -135,7 +144,7 @@ function restore() {
   const terms = new URLSearchParams(location.search);
   $("q").value = terms.get("q") || "";
   if ([...$("top").options].some(option => option.value === terms.get("top"))) $("top").value = terms.get("top");
-  if ($("q").value) searchWords(false); else { $("hits").replaceChildren(); report(""); }
+  if ($("q").value) searchWords(false); else { $("hits").replaceChildren(); $("examples").hidden = false; report(""); }
 }
 $("search").addEventListener("submit", event => { event.preventDefault(); searchWords(true); });
 $("top").addEventListener("change", () => searchWords(true));
