@@ -236,7 +236,10 @@ class Searcher:
     ) -> None:
         data, self.features = sources(inputs, trained, index)
         self.data, self.trained, self._inputs = dataset.read(data), trained, inputs
-        self.options = options = replace(options, split=searched_split(self.data, options.split))
+        chosen = searched_split(self.data, options.split)
+        if options.split is None and chosen == "all":
+            say(f"{self.data.name} has no test items: all {len(self.data.items):,} are searched", style="dim")
+        self.options = options = replace(options, split=chosen)
         self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
@@ -302,8 +305,8 @@ class Searcher:
         fitted = HitProbability.fitted(results, LEAST)
         if fitted is None:
             right = sum(hit for rows in results for _, hit in rows)
-            problem = f"of the first {FITTED_RESULTS} results of {len(results)} validation queries, {right} are right"
-            raise ArtifactError(f"{problem}: too few or too many, or no more often if they are more similar")
+            count = f"{right} right among the first {FITTED_RESULTS} results of {len(results)} validation queries"
+            raise ArtifactError(f"{count}: too few or too many, or not more often where they are more similar")
         numbers = torch.tensor([[value] for value in vars(fitted).values()])
         return Vectors(list(vars(fitted)), numbers)
 
