@@ -167,7 +167,9 @@ def test_a_language_without_captions_of_the_split_is_left_out_with_a_word(space:
     done = toy.ok("evaluate", "runs/both", "--split", "val", *CPU, workspace=space)
     assert {r["lang"] for r in evaluation.results(done.made)} == {"es", "en"}
     assert "fr is not evaluated: toy has no human fr captions for its val items" in done.err
-    refused = toy.ccr("evaluate", "runs/both", "--split", "val", "--lang", "fr", *CPU, workspace=space)
+    refused = toy.ccr(
+        "evaluate", "runs/both", "--split", "val", "--lang", "fr", "--queries", "human", *CPU, workspace=space
+    )
     assert (refused.code, refused.out) == (4, "") and "no human fr captions" in refused.err
 
 
