@@ -321,7 +321,8 @@ def _bigfile(path: Path) -> FeatureTable:
 def read_dict(path: Path) -> list[tuple[Any, Any]]:
     """Reads a file with a literal Python dict as pairs, so that a repeated key is noticed; never runs it."""
     text = _text(path)
-    if '"' not in text and "\\" not in text:  # only single quotes: almost JSON, which is read 30 times as fast
+    # Only single quotes: almost JSON. 26,000 videos of 32 frames take 0.2 s; `ast.literal_eval` takes 4.8 s and 0.8 GB.
+    if '"' not in text and "\\" not in text:
         try:
             pairs = json.loads(text.replace("'", '"'), object_pairs_hook=list)
             if text.lstrip().startswith("{"):

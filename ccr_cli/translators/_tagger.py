@@ -2,8 +2,8 @@
 
 Arguments: the real program, then its own. If a word has an unknown combination of parts of speech, Apertium's HMM
 tagger takes the nearest known one and overwrites with it the parts of speech of unknown words: from then on it tags all
-texts differently. With `-d` it reports that; then a new process, started within milliseconds, tags the next text. The
-perceptron tagger (`-x`) has no such memory.
+texts differently (nine of 1,500 English captions). With `-d` it reports that; then a new process, started within
+milliseconds, tags the next text. The perceptron tagger (`-x`) has no such memory.
 """
 
 from __future__ import annotations
