@@ -353,9 +353,10 @@ def about_block(results: Results) -> str:
     """Where the figures come from."""
     if not results.rows:
         return "Not measured yet."
-    known = {name: sorted({row[name] for row in results.rows}) for name in ("code", "torch", "machine")}
+    known = {name: sorted({row[name] for row in results.rows}) for name in ("torch", "machine")}
     shown = "; ".join(f"{name} {', '.join(values)}" for name, values in known.items())
-    return f"{len(results.rows)} runs in `benchmarks/results/noise_robustness/runs.jsonl`: {shown}."
+    states = len({row["code"] for row in results.rows})
+    return f"{len(results.rows)} runs by {states} states of the code, which `runs.jsonl` names by run; {shown}."
 
 
 BLOCKS: dict[str, Callable[[Results], str]] = {

@@ -5,24 +5,16 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
-from ccr_cli.data.collections import FileSpec, Variant, variants
+from ccr_cli.data.collections import Variant, variants
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_FILES = 9
 HEAD = """# Collections
 
 The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none
-of the data, and checks your files against them. `data_manifests/build/datasets_page.py` makes this page from
-`data_manifests/*.toml`.
-
-```sh
-ccr data list
-ccr data describe multi30k
-ccr data verify multi30k --root DIR
-ccr data import multi30k --root DIR
-```
+of the data, and checks your files against them; `ccr data describe NAME` lists the files.
+`data_manifests/build/datasets_page.py` makes this page from `data_manifests/*.toml`.
 
 The table rates each fact: **verified** (the official bytes were read or a script was run on them), **documented** (by
 a paper, a README or published code), or from **memory**, which only causes warnings. See [data](data.md#collections)
@@ -66,7 +58,6 @@ def _section(group: list[Variant]) -> Iterator[str]:
     protocols = {str(protocol["name"]): protocol for variant in group for protocol in variant.protocols}
     for name, protocol in protocols.items():
         yield f"- Protocol `{name}`: {protocol['note']} ({protocol['evidence']})"
-    yield f"- {_files(group)}"
     yield f"- Licence: {about['licence']}"
     yield f"- Cite: {about['citation']} {about['source_url']}"
     yield from (f"- {quirk}" for quirk in about.get("quirks", []))
@@ -80,18 +71,6 @@ def _row(*cells: str) -> Iterator[str]:
 def _items(variant: Variant) -> str:
     items = variant.counts.get("items", {})
     return ", ".join(f"{items[split]:,}" if split in items else "-" for split in ("train", "val", "test"))
-
-
-def _files(group: list[Variant]) -> str:
-    specs: dict[str, FileSpec] = {spec.path: spec for variant in group for spec in variant.files}
-    hashed = sum(bool(spec.sha256) for spec in specs.values())
-    known = f"; {hashed} with a hash" if hashed and hashed < len(specs) else "; all with a hash" if hashed else ""
-    if len(specs) <= MOST_FILES:
-        shown = ", ".join(f"`{path}`" for path in specs)
-    else:
-        folders = dict.fromkeys(PurePosixPath(path).parent.as_posix() for path in specs)
-        shown = f"{len(specs)} in {', '.join(f'`{folder}`' for folder in folders)}"
-    return f"Files: {shown}{known}."
 
 
 def _anchor(title: str) -> str:
