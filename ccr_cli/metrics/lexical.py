@@ -1,0 +1,177 @@
+"""Lexical coverage: how well the words of a caption and of its translation account for each other.
+
+A lexicon is learned from pairs of texts alone by IBM model 1 (Brown et al., "The Mathematics of Statistical Machine
+Translation", Computational Linguistics 19, 1993): from the translations at hand, or from another engine's translations
+of the same captions, a *witness* that does not share their systematic errors.
+
+A word is covered as far as some word of the other text translates it: c = max_z sqrt(p(w | z) p(z | w)). Words differ
+in how well they can be covered, so c is compared with that of the same word in the texts that were learned from.
+
+Shape suffixes: N texts, W words of all texts, G grid (every word of a text with every word of its translation), C cells
+(different entries of the grid), V vocabulary.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+LEAST_COUNT = 2
+"""Texts that a word must be in to be learned."""
+ROUNDS = 6
+"""Of expectation maximisation."""
+MOST_PAIRS = 100_000
+"""Pairs that a lexicon is learned from; of more, evenly spaced ones."""
+PSEUDO_COUNTS = 5
+"""Occurrences of any word that are added to those of a word."""
+_BLOCK = 20_000
+"""Texts that are looked up at once."""
+_RUN = re.compile(r"([\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+)|[^\W_]+")
+_ENDINGS = ("ings", "ing", "ies", "ed", "es", "s")
+_SHORTEST = 3
+
+
+def words(text: str) -> list[str]:
+    """Cuts a text into lowercase words without a common ending; without spaces, into characters and pairs of them.
+
+    >>> words("Two dogs running"), words("\u4e24\u6761\u72d7")
+    (['two', 'dog', 'runn'], ['\u4e24', '\u6761', '\u72d7', '\u4e24\u6761', '\u6761\u72d7'])
+    """
+    found: list[str] = []
+    for run in _RUN.finditer(text.lower()):
+        whole = run.group()
+        found += [*whole, *map("".join, zip(whole, whole[1:], strict=False))] if run.group(1) else [_stem(whole)]
+    return found
+
+
+def _stem(word: str) -> str:
+    ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= _SHORTEST), "")
+    return word.removesuffix(ending)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The known words of texts: text n has `id_W[first_N1[n]:first_N1[n + 1]]`."""
+
+    id_W: Ints
+    first_N1: Ints
+
+    @classmethod
+    def of(cls, lists: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> _Words:
+        ids = [[vocabulary[word] for word in each if word in vocabulary] for each in lists]
+        flat = np.fromiter((i for each in ids for i in each), np.int64)
+        return cls(flat, np.concatenate([[0], np.cumsum([len(each) for each in ids], dtype=np.int64)]))
+
+    def select(self, rows: slice) -> _Words:
+        first = self.first_N1[rows.start : rows.stop + 1]
+        return _Words(self.id_W[first[0] : first[-1]], first - first[0])
+
+    def means(self, value_W: FloatArray, weight_W: FloatArray) -> FloatArray:
+        """The weighted mean of each text's values (N,), 0 for a text without known words."""
+        text_W = np.repeat(np.arange(len(self.first_N1) - 1), np.diff(self.first_N1))
+        total_N, weight_N = (np.bincount(text_W, x, len(self.first_N1) - 1) for x in (value_W * weight_W, weight_W))
+        return np.divide(total_N, weight_N, out=np.zeros_like(total_N), where=weight_N > 0)
+
+
+def _grid(source: _Words, target: _Words) -> tuple[Ints, Ints]:
+    """Every word of each text with every word of its translation: their numbers among all words (G,), (G,)."""
+    times_W = np.repeat(np.diff(target.first_N1), np.diff(source.first_N1))
+    source_G = np.repeat(np.arange(len(source.id_W)), times_W)
+    first_W = np.repeat(target.first_N1[:-1], np.diff(source.first_N1))
+    return source_G, np.arange(len(source_G)) + np.repeat(first_W - np.cumsum(times_W) + times_W, times_W)
+
+
+class _Side:
+    """The words of one side, and how well each is covered in the texts that were learned from."""
+
+    def __init__(self, lists: Sequence[Sequence[str]]) -> None:
+        count = Counter(word for each in lists for word in set(each))
+        self.vocabulary = {word: i for i, word in enumerate(sorted(w for w, n in count.items() if n >= LEAST_COUNT))}
+        self.words = _Words.of(lists, self.vocabulary)
+        self.times_V = np.bincount(self.words.id_W, minlength=len(self.vocabulary))
+        self.weight_V = np.log(len(lists) / np.array([count[word] for word in self.vocabulary]))
+        self._every = self._by_word = np.zeros(0)
+
+    def refer(self, covered_W: FloatArray) -> None:
+        """Keeps how well the words that were learned from are covered."""
+        self._every, self._by_word = np.sort(covered_W), np.sort(self.words.id_W + covered_W / 2)
+
+    def p_value(self, id_W: Ints, covered_W: FloatArray) -> FloatArray:
+        """How seldom a word is covered as badly (W,)."""
+        below_W = np.searchsorted(self._by_word, id_W + covered_W / 2, "right") - np.searchsorted(self._by_word, id_W)
+        any_W = np.searchsorted(self._every, covered_W, "right") / len(self._every)
+        return np.asarray((below_W + PSEUDO_COUNTS * any_W + 1) / (self.times_V[id_W] + PSEUDO_COUNTS + 1))
+
+    def means(self, words: _Words, covered_W: FloatArray) -> FloatArray:
+        """The mean log p-value of each text's words (N,), weighted by how few texts have a word."""
+        return words.means(np.log(self.p_value(words.id_W, covered_W)), self.weight_V[words.id_W])
+
+
+class Lexicon:
+    """A lexicon of both directions, learned from texts (N > 0) and their translations (N)."""
+
+    def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
+        step = max(1, -(-len(source) // MOST_PAIRS))
+        self._source, self._target = (_Side([words(text) for text in texts[::step]]) for texts in (source, target))
+        source_G, target_G = _grid(self._source.words, self._target.words)
+        self._key_C, cell_G = np.unique(self._keys(self._source.words, self._target.words, source_G, target_G), return_inverse=True)
+        source_C, target_C = np.divmod(self._key_C, max(1, len(self._target.vocabulary)))
+        forward_C = _model_1(cell_G, target_G, self._target.words.id_W, source_C)
+        backward_C = _model_1(cell_G, source_G, self._source.words.id_W, target_C)
+        self._score_C = np.sqrt(forward_C * backward_C)
+        for side, at_G in ((self._source, source_G), (self._target, target_G)):
+            side.refer(_greatest(self._score_C[cell_G], at_G, len(side.words.id_W)))
+
+    def scores(self, source: Sequence[str], target: Sequence[str]) -> FloatArray:
+        """Scores texts with their translations, (N,): 0 at best.
+
+        The mean log p-value of the words, weighted by their inverse document frequency, of the source caption and of
+        the translation, added up.
+        """
+        parts = []
+        for first in range(0, len(source), _BLOCK):
+            some = _Words.of([words(text) for text in source[first : first + _BLOCK]], self._source.vocabulary)
+            others = _Words.of([words(text) for text in target[first : first + _BLOCK]], self._target.vocabulary)
+            source_G, target_G = _grid(some, others)
+            key_G = self._keys(some, others, source_G, target_G)
+            at_G = np.minimum(np.searchsorted(self._key_C, key_G), len(self._key_C) - 1)
+            score_G = np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
+            parts.append(
+                self._source.means(some, _greatest(score_G, source_G, len(some.id_W)))
+                + self._target.means(others, _greatest(score_G, target_G, len(others.id_W)))
+            )
+        return np.concatenate(parts)
+
+    def _keys(self, source: _Words, target: _Words, source_G: Ints, target_G: Ints) -> Ints:
+        return source.id_W[source_G] * len(self._target.vocabulary) + target.id_W[target_G]
+
+
+def _greatest(score_G: FloatArray, at_G: Ints, number: int) -> FloatArray:
+    """The greatest score of each word (W,), 0 for a word without a counterpart."""
+    best_W = np.zeros(number)
+    np.maximum.at(best_W, at_G, score_G)
+    return best_W
+
+
+def _model_1(cell_G: Ints, at_G: Ints, id_W: Ints, given_C: Ints) -> FloatArray:
+    """Model 1 by expectation maximisation: the probability (C,) of a cell's word, given its counterpart `given_C`.
+
+    `at_G` is the word (of `id_W`) that is generated; a word without a counterpart is generated by the empty one.
+    """
+    p_C, empty_V = np.ones(given_C.shape), np.ones(id_W.max(initial=-1) + 1)
+    for _ in range(ROUNDS):
+        p_G = p_C[cell_G]
+        total_W = np.bincount(at_G, p_G, len(id_W)) + empty_V[id_W]
+        count_C = np.bincount(cell_G, p_G / total_W[at_G], len(p_C))
+        p_C = count_C / np.bincount(given_C, count_C)[given_C]
+        empty_V = np.bincount(id_W, empty_V[id_W] / total_W, len(empty_V))
+        empty_V /= empty_V.sum()
+    return p_C
