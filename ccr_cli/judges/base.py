@@ -118,6 +118,9 @@ class Readings(Protocol):
         ArtifactError if there is nothing to compare the translations with.
         """
 
+    def coverage(self) -> tuple[FloatArray, FloatArray]:
+        """Lexical coverage (0 at best) of the captions of the triplets (N,) and of shuffled ones (M,); no model."""
+
     def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched; None without synthetic noise."""
 

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +35,10 @@ PSEUDO_COUNTS = 5
 """Occurrences of any word that are added to those of a word."""
 _BLOCK = 20_000
 """Texts that are looked up at once."""
-_RUN = re.compile(r"([\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+)|[^\W_]+")
+_RUN = re.compile(
+    r"([\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+)|[^\W_]+"
+)
+_NO_KEY = np.iinfo(np.int64).max
 _ENDINGS = ("ings", "ing", "ies", "ed", "es", "s")
 _SHORTEST = 3
 
@@ -48,7 +52,7 @@ def words(text: str) -> list[str]:
     found: list[str] = []
     for run in _RUN.finditer(text.lower()):
         whole = run.group()
-        found += [*whole, *map("".join, zip(whole, whole[1:], strict=False))] if run.group(1) else [_stem(whole)]
+        found += [*whole, *map("".join, pairwise(whole))] if run.group(1) else [_stem(whole)]
     return found
 
 
@@ -70,14 +74,10 @@ class _Words:
         flat = np.fromiter((i for each in ids for i in each), np.int64)
         return cls(flat, np.concatenate([[0], np.cumsum([len(each) for each in ids], dtype=np.int64)]))
 
-    def select(self, rows: slice) -> _Words:
-        first = self.first_N1[rows.start : rows.stop + 1]
-        return _Words(self.id_W[first[0] : first[-1]], first - first[0])
-
     def means(self, value_W: FloatArray, weight_W: FloatArray) -> FloatArray:
         """The weighted mean of each text's values (N,), 0 for a text without known words."""
         text_W = np.repeat(np.arange(len(self.first_N1) - 1), np.diff(self.first_N1))
-        total_N, weight_N = (np.bincount(text_W, x, len(self.first_N1) - 1) for x in (value_W * weight_W, weight_W))
+        total_N, weight_N = (_sums(text_W, x, len(self.first_N1) - 1) for x in (value_W * weight_W, weight_W))
         return np.divide(total_N, weight_N, out=np.zeros_like(total_N), where=weight_N > 0)
 
 
@@ -122,11 +122,14 @@ class Lexicon:
         step = max(1, -(-len(source) // MOST_PAIRS))
         self._source, self._target = (_Side([words(text) for text in texts[::step]]) for texts in (source, target))
         source_G, target_G = _grid(self._source.words, self._target.words)
-        self._key_C, cell_G = np.unique(self._keys(self._source.words, self._target.words, source_G, target_G), return_inverse=True)
+        self._key_C, cell_G = np.unique(
+            self._keys(self._source.words, self._target.words, source_G, target_G), return_inverse=True
+        )
         source_C, target_C = np.divmod(self._key_C, max(1, len(self._target.vocabulary)))
         forward_C = _model_1(cell_G, target_G, self._target.words.id_W, source_C)
         backward_C = _model_1(cell_G, source_G, self._source.words.id_W, target_C)
         self._score_C = np.sqrt(forward_C * backward_C)
+        self._key_C, self._score_C = np.append(self._key_C, _NO_KEY), np.append(self._score_C, 0.0)
         for side, at_G in ((self._source, source_G), (self._target, target_G)):
             side.refer(_greatest(self._score_C[cell_G], at_G, len(side.words.id_W)))
 
@@ -142,7 +145,7 @@ class Lexicon:
             others = _Words.of([words(text) for text in target[first : first + _BLOCK]], self._target.vocabulary)
             source_G, target_G = _grid(some, others)
             key_G = self._keys(some, others, source_G, target_G)
-            at_G = np.minimum(np.searchsorted(self._key_C, key_G), len(self._key_C) - 1)
+            at_G = np.searchsorted(self._key_C, key_G)
             score_G = np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
             parts.append(
                 self._source.means(some, _greatest(score_G, source_G, len(some.id_W)))
@@ -169,9 +172,14 @@ def _model_1(cell_G: Ints, at_G: Ints, id_W: Ints, given_C: Ints) -> FloatArray:
     p_C, empty_V = np.ones(given_C.shape), np.ones(id_W.max(initial=-1) + 1)
     for _ in range(ROUNDS):
         p_G = p_C[cell_G]
-        total_W = np.bincount(at_G, p_G, len(id_W)) + empty_V[id_W]
-        count_C = np.bincount(cell_G, p_G / total_W[at_G], len(p_C))
-        p_C = count_C / np.bincount(given_C, count_C)[given_C]
-        empty_V = np.bincount(id_W, empty_V[id_W] / total_W, len(empty_V))
+        total_W = _sums(at_G, p_G, len(id_W)) + empty_V[id_W]
+        count_C = _sums(cell_G, p_G / total_W[at_G], len(p_C))
+        p_C = count_C / _sums(given_C, count_C, given_C.max(initial=-1) + 1)[given_C]
+        empty_V = _sums(id_W, empty_V[id_W] / total_W, len(empty_V))
         empty_V /= empty_V.sum()
     return p_C
+
+
+def _sums(at: Ints, values: FloatArray, number: int) -> FloatArray:
+    """The sum of the values at each place; floating-point also where there are none."""
+    return np.bincount(at, values, number).astype(np.float64, copy=False)

@@ -58,6 +58,10 @@ class Readings:
         self.read.add("agreement")
         return 100 * self.given["ST"], 100 * self.shuffled["ST"]
 
+    def coverage(self) -> tuple[FloatArray, FloatArray]:
+        self.read.add("coverage")
+        return self.given["ST"] - 1, self.shuffled["ST"] - 1
+
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         self.read.add("wrong")
         return {side: self.given[side] < 0.3 for side in SIDES}

@@ -24,6 +24,7 @@ from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics.detection import detection
+from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
 from ccr_cli.stages.shared.triplets import Triplets
@@ -181,12 +182,31 @@ class TripletReadings:
             problem = "the judge translation has no back-translations and no second translation to compare"
             second = "or also name a second engine's translation of the same captions"
             raise ArtifactError(problem, hint=f"ccr translate {languages} --back, {second}")
-        order = np.random.default_rng(self.seed).permutation(len(triplets))[:_SHUFFLED_TEXTS]
-        other = np.roll(order, 1)
-        items = triplets.item_N.cpu().numpy()
-        differ = items[order] != items[other]
-        null = sentence_chrf([texts[i] for i in other[differ]], [[references[i]] for i in order[differ]])
+        left, right = self._strangers(_SHUFFLED_TEXTS)
+        null = sentence_chrf([texts[i] for i in right], [[references[i]] for i in left])
         return sentence_chrf(texts, [[reference] for reference in references]), null
+
+    def coverage(self) -> tuple[FloatArray, FloatArray]:
+        """Lexical coverage of every triplet's two captions (N,), and of captions of different items (M,).
+
+        The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. A second
+        engine's translations of the source captions make a second lexicon, whose scores are added.
+        """
+        triplets, number = self.triplets, len(self.triplets)
+        left, right = self._strangers(min(_SHUFFLED_TEXTS, number // 5))
+        source = triplets.source + [triplets.source[i] for i in left]
+        target = triplets.target + [triplets.target[i] for i in right]
+        score = Lexicon(source, target).scores(source, target)
+        if triplets.second is not None:
+            score += Lexicon(triplets.source, triplets.second).scores(source, target)
+        return score[:number], score[number:]
+
+    def _strangers(self, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Rows of at most so many triplets, and of as many others of different items."""
+        left = np.random.default_rng(self.seed).permutation(len(self.triplets))[:most]
+        right, items = np.roll(left, 1), self.triplets.item_N.cpu().numpy()
+        differ = items[left] != items[right]
+        return left[differ], right[differ]
 
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched."""
