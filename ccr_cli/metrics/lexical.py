@@ -35,9 +35,9 @@ PSEUDO_COUNTS = 5
 """Occurrences of any word that are added to those of a word."""
 _BLOCK = 20_000
 """Texts that are looked up at once."""
-_RUN = re.compile(
-    r"([\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+)|[^\W_]+"
-)
+_UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+"""Characters of Chinese, Japanese, Thai, Lao, Burmese and Khmer."""
+_RUN = re.compile(rf"({_UNSPACED}+)|(?:(?!{_UNSPACED})[^\W_])+")
 _NO_KEY = np.iinfo(np.int64).max
 _ENDINGS = ("ings", "ing", "ies", "ed", "es", "s")
 _SHORTEST = 3

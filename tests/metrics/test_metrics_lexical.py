@@ -69,7 +69,7 @@ def test_scores_are_those_by_hand() -> None:
 
 def test_words_have_stems_and_scripts_without_spaces_pairs() -> None:
     assert words("Two dogs\u2019 running 3rd_time!") == ["two", "dog", "runn", "3rd", "time"]
-    assert words("\u4e24\u6761\u72d7 DVD") == ["\u4e24", "\u6761", "\u72d7", "\u4e24\u6761", "\u6761\u72d7", "dvd"]
+    assert words("DVD\u4e24\u6761\u72d7") == ["dvd", "\u4e24", "\u6761", "\u72d7", "\u4e24\u6761", "\u6761\u72d7"]
 
 
 def test_of_many_texts_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
