@@ -53,7 +53,7 @@ def flickr8k_cn(folder: Path) -> dict[str, tuple[list[str], list[str]]]:
     table = pd.read_parquet(folder / "captions.parquet")
     table = table[table["split"] == "train"].set_index(["item_id", "k"])
     english = table.loc[table["lang"] == "en", "text"]
-    engines = [name for name in sorted(table["source"].unique()) if name.startswith("mt:")]
+    engines = [name for name in sorted(table["source"].unique()) if name.startswith("mt:") and name.endswith("-2016")]
     return {
         f"Flickr8k-CN, {name.removeprefix('mt:')}": (
             list(english), list(table.loc[table["source"] == name, "text"].reindex(english.index))

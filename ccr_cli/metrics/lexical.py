@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +32,15 @@ MOST_PAIRS = 100_000
 """Pairs that a lexicon is learned from; of more, evenly spaced ones."""
 PSEUDO_COUNTS = 5
 """Occurrences of any word that are added to those of a word."""
+UNMATCHED, LEAST_WEIGHT = 0.04, 1.0
+"""Greatest p-value and least weight of a word that is reported to have no counterpart."""
 _BLOCK = 20_000
 """Texts that are looked up at once."""
 _UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 """Characters of Chinese, Japanese, Thai, Lao, Burmese and Khmer."""
 _RUN = re.compile(rf"({_UNSPACED}+)|(?:(?!{_UNSPACED})[^\W_])+")
 _NO_KEY = np.iinfo(np.int64).max
-_ENDINGS = ("ings", "ing", "ies", "ed", "es", "s")
+_ENDINGS = ("ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y")
 _SHORTEST = 3
 
 
@@ -47,18 +48,28 @@ def words(text: str) -> list[str]:
     """Cuts a text into lowercase words without a common ending; without spaces, into characters and pairs of them.
 
     >>> words("Two dogs running"), words("\u4e24\u6761\u72d7")
-    (['two', 'dog', 'runn'], ['\u4e24', '\u6761', '\u72d7', '\u4e24\u6761', '\u6761\u72d7'])
+    (['two', 'dog', 'run'], ['\u4e24', '\u6761', '\u72d7', '\u4e24\u6761', '\u6761\u72d7'])
     """
-    found: list[str] = []
-    for run in _RUN.finditer(text.lower()):
-        whole = run.group()
-        found += [*whole, *map("".join, pairwise(whole))] if run.group(1) else [_stem(whole)]
-    return found
+    return [word for word, _ in _placed(text)]
+
+
+def _placed(text: str) -> list[tuple[str, slice]]:
+    """The words of a text and where in it they stand."""
+    placed: list[tuple[str, slice]] = []
+    for run in _RUN.finditer(text):
+        first, last = run.span()
+        if run.group(1):
+            placed += [(text[i : i + n], slice(i, i + n)) for n in (1, 2) for i in range(first, last - n + 1)]
+        else:
+            placed.append((_stem(run.group().lower()), slice(first, last)))
+    return placed
 
 
 def _stem(word: str) -> str:
+    """Cuts one common ending off: run, runs, running become `run`, baby and babies `bab`."""
     ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= _SHORTEST), "")
-    return word.removesuffix(ending)
+    word = word.removesuffix(ending)
+    return word[:-1] if len(word) > _SHORTEST and word[-1] == word[-2] else word
 
 
 @dataclass(frozen=True)
@@ -110,9 +121,9 @@ class _Side:
         any_W = np.searchsorted(self._every, covered_W, "right") / len(self._every)
         return np.asarray((below_W + PSEUDO_COUNTS * any_W + 1) / (self.times_V[id_W] + PSEUDO_COUNTS + 1))
 
-    def means(self, words: _Words, covered_W: FloatArray) -> FloatArray:
+    def means(self, words: _Words, p_W: FloatArray) -> FloatArray:
         """The mean log p-value of each text's words (N,), weighted by how few texts have a word."""
-        return words.means(np.log(self.p_value(words.id_W, covered_W)), self.weight_V[words.id_W])
+        return words.means(np.log(p_W), self.weight_V[words.id_W])
 
 
 class Lexicon:
@@ -141,17 +152,41 @@ class Lexicon:
         """
         parts = []
         for first in range(0, len(source), _BLOCK):
-            some = _Words.of([words(text) for text in source[first : first + _BLOCK]], self._source.vocabulary)
-            others = _Words.of([words(text) for text in target[first : first + _BLOCK]], self._target.vocabulary)
-            source_G, target_G = _grid(some, others)
-            key_G = self._keys(some, others, source_G, target_G)
-            at_G = np.searchsorted(self._key_C, key_G)
-            score_G = np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
-            parts.append(
-                self._source.means(some, _greatest(score_G, source_G, len(some.id_W)))
-                + self._target.means(others, _greatest(score_G, target_G, len(others.id_W)))
-            )
+            blocks = ([words(text) for text in texts[first : first + _BLOCK]] for texts in (source, target))
+            parts.append(sum(side.means(known, p_W) for side, known, p_W in self._p_values(*blocks)))
         return np.concatenate(parts)
+
+    def unmatched(self, source: str, target: str) -> tuple[list[slice], list[slice]]:
+        """Finds what has no counterpart in a text and in its translation: where it stands in each of them.
+
+        A word that most texts have is not reported, nor one that is not known; where words overlap, all must lack one.
+        """
+        placed, found = (_placed(source), _placed(target)), []
+        sides = self._p_values(*([[word for word, _ in each]] for each in placed))
+        for text, each, (side, known, p_W) in zip((source, target), placed, sides, strict=True):
+            places = [where for word, where in each if word in side.vocabulary]
+            alone, matched = np.zeros(len(text), dtype=bool), np.zeros(len(text), dtype=bool)
+            for where, p, weight in zip(places, p_W, side.weight_V[known.id_W], strict=True):
+                (alone if p <= UNMATCHED and weight >= LEAST_WEIGHT else matched)[where] = True
+            edges = np.flatnonzero(np.diff(np.concatenate([[False], alone & ~matched, [False]])))
+            found.append([slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)])
+        return found[0], found[1]
+
+    def _p_values(
+        self, source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
+    ) -> list[tuple[_Side, _Words, FloatArray]]:
+        """Of each side, the known words of lists of words (N), and the p-value of each (W,)."""
+        some = _Words.of(source, self._source.vocabulary)
+        others = _Words.of(target, self._target.vocabulary)
+        source_G, target_G = _grid(some, others)
+        key_G = self._keys(some, others, source_G, target_G)
+        at_G = np.searchsorted(self._key_C, key_G)
+        score_G = np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
+        sides = (self._source, some, source_G), (self._target, others, target_G)
+        return [
+            (side, known, side.p_value(known.id_W, _greatest(score_G, at, len(known.id_W))))
+            for side, known, at in sides
+        ]
 
     def _keys(self, source: _Words, target: _Words, source_G: Ints, target_G: Ints) -> Ints:
         return source.id_W[source_G] * len(self._target.vocabulary) + target.id_W[target_G]

@@ -68,7 +68,7 @@ def test_scores_are_those_by_hand() -> None:
 
 
 def test_words_have_stems_and_scripts_without_spaces_pairs() -> None:
-    assert words("Two dogs\u2019 running 3rd_time!") == ["two", "dog", "runn", "3rd", "time"]
+    assert words("Two dogs\u2019 running 3rd_time!") == ["two", "dog", "run", "3rd", "tim"]
     assert words("DVD\u4e24\u6761\u72d7") == ["dvd", "\u4e24", "\u6761", "\u72d7", "\u4e24\u6761", "\u6761\u72d7"]
 
 
@@ -82,3 +82,16 @@ def test_of_many_texts_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("texts", [["one"], ["", ""], ["a b", "c d"]])
 def test_texts_without_known_words_score_0(texts: list[str]) -> None:
     assert (Lexicon(texts, texts).scores(texts, texts) == 0).all()
+
+
+def test_what_has_no_counterpart_is_placed() -> None:
+    rng = np.random.default_rng(0)
+    english = ["dog", "cat", "ball", "house", "tree", "car", "boat"]
+    spanish = ["perro", "gato", "bola", "casa", "\u6811\u6728", "coche", "barco"]
+    draws = [rng.choice(len(english), 2, replace=False) for _ in range(400)]
+    source, target = ([f"The {side[a]}, the {side[b]}s" for a, b in draws] for side in (english, spanish))
+    lexicon = Lexicon(source, target)
+    ours, theirs = "The DOG, the cats", "the perro, the \u6811\u6728"
+    here, there = lexicon.unmatched(ours, theirs)
+    assert ([ours[at] for at in here], [theirs[at] for at in there]) == (["cats"], ["\u6811\u6728"])
+    assert lexicon.unmatched(source[0], target[0]) == ([], []) == lexicon.unmatched("zebra", "")
