@@ -39,7 +39,13 @@ def diagnose(
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
     from ccr_cli.stages.diagnose.stage import diagnose as stage
-    from ccr_cli.stages.diagnose.suspects import SHOWN, most_suspicious, terminal_columns, write_sheet
+    from ccr_cli.stages.diagnose.suspects import (
+        SHOWN,
+        most_suspicious,
+        terminal_columns,
+        with_unmatched,
+        write_sheet,
+    )
 
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if len(runs) < 2:
@@ -65,7 +71,7 @@ def diagnose(
     for artifact in inputs.named:
         inputs.note(artifact)
     if export is not None:
-        pairs_file.write(export, diagnosis.read_pairs(made[0]))
+        pairs_file.write(export, with_unmatched(diagnosis.read_pairs(made[0])))
         console.say(f"  every pair with its verdict: {export}; type corrections, then: ccr translate --only {export}")
     data = inputs.parent(runs[0], "dataset")
     rows = most_suspicious(made[0], data, worst or 20) if worst or sheet else []

@@ -36,7 +36,8 @@ from ccr_cli.errors import ArtifactError, UsageError
 
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
-    "correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32"
+    "correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32, "
+    "unmatched_source string, unmatched_translation string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
 SUFFIXES = (".parquet", ".csv")

@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Span = tuple[int, int]
 
 LEAST_COUNT = 2
 """Texts that a word must be in to be learned."""
@@ -156,8 +157,8 @@ class Lexicon:
             parts.append(sum(side.means(known, p_W) for side, known, p_W in self._p_values(*blocks)))
         return np.concatenate(parts)
 
-    def unmatched(self, source: str, target: str) -> tuple[list[slice], list[slice]]:
-        """Finds what has no counterpart in a text and in its translation: where it stands in each of them.
+    def unmatched(self, source: str, target: str) -> tuple[list[Span], list[Span]]:
+        """Finds what has no counterpart in a text and in its translation: where it begins and ends in each of them.
 
         A word that most texts have is not reported, nor one that is not known; where words overlap, all must lack one.
         """
@@ -169,7 +170,7 @@ class Lexicon:
             for where, p, weight in zip(places, p_W, side.weight_V[known.id_W], strict=True):
                 (alone if p <= UNMATCHED and weight >= LEAST_WEIGHT else matched)[where] = True
             edges = np.flatnonzero(np.diff(np.concatenate([[False], alone & ~matched, [False]])))
-            found.append([slice(int(a), int(b)) for a, b in edges.reshape(-1, 2)])
+            found.append([(int(a), int(b)) for a, b in edges.reshape(-1, 2)])
         return found[0], found[1]
 
     def _p_values(

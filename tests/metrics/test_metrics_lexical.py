@@ -93,5 +93,5 @@ def test_what_has_no_counterpart_is_placed() -> None:
     lexicon = Lexicon(source, target)
     ours, theirs = "The DOG, the cats", "the perro, the \u6811\u6728"
     here, there = lexicon.unmatched(ours, theirs)
-    assert ([ours[at] for at in here], [theirs[at] for at in there]) == (["cats"], ["\u6811\u6728"])
+    assert ([ours[a:b] for a, b in here], [theirs[a:b] for a, b in there]) == (["cats"], ["\u6811\u6728"])
     assert lexicon.unmatched(source[0], target[0]) == ([], []) == lexicon.unmatched("zebra", "")

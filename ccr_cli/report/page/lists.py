@@ -13,7 +13,7 @@ import pandas as pd
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
 from ccr_cli.report.content import ReportData, ReportTranslation, RunDiagnosis
-from ccr_cli.report.page.rendering import render, static
+from ccr_cli.report.page.rendering import marked, render, static
 from ccr_cli.report.tables.diagnoses import label_with_judge
 from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.thumbnails import Embedded
@@ -82,7 +82,11 @@ def pair_list(
     rows = []
     for pair in pairs:
         own = str(pair.get("lang") or langs[0])
-        texts = {head: pair[key] if isinstance(pair.get(key), str) else "" for key, head in heads.items()}
+        spans = {"source_text": pair.get("spans_source", ()), "translation": pair.get("spans_translation", ())}
+        texts = {
+            head: marked(pair[key], spans.get(key, ())) if isinstance(pair.get(key), str) else ""
+            for key, head in heads.items()
+        }
         rows.append(
             {
                 "address": images.address(image(str(pair["item_id"]))),

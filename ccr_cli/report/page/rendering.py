@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,15 @@ def script_json(value: object) -> Markup:
 def prose(value: object) -> str:
     """A sentence whose figures stay on one line with their unit and spread."""
     return re.sub(r"(?<=\d) (?=%)| (?=±)|(?<=±) ", "\u00a0", str(value))
+
+
+def marked(text: str, spans: Sequence[tuple[int, int]]) -> Markup:
+    """A text in which some spans, given by beginning and end in ascending order, are marked."""
+    parts, done = Markup(), 0
+    for first, last in spans:
+        parts += Markup("{}<mark>{}</mark>").format(plain(text[done:first]), plain(text[first:last]))
+        done = last
+    return parts + plain(text[done:])
 
 
 environment = Environment(

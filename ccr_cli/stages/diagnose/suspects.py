@@ -5,29 +5,57 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.errors import UsageError
+from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
 
-SHOWN = ("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth", "image")
+SHOWN = (
+    *("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth"),
+    *("unmatched_source", "unmatched_translation", "image"),
+)
 """Columns of the table that programs read."""
 MOST = 5_000
 """Most pairs on one sheet."""
 
 
 def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The first pairs by place, at most `count`: the columns of `pairs.parquet`, None for null.
+    """The first pairs by place, at most `count`: the columns of `with_unmatched`, None for null.
 
     With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
     image = dataset.image_finder(data)
-    pairs = diagnosis.read_pairs(made).sort_values("place").head(count)
+    pairs = with_unmatched(diagnosis.read_pairs(made), count).sort_values("place")
     rows = []
     for row in pairs.astype(object).where(pairs.notna(), None).to_dict("records"):
         facts = {str(name): value for name, value in row.items()}
         rows.append(facts | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))})
     return rows
+
+
+def with_unmatched(pairs: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
+    """The first pairs by place, `most` of them or all, with the words that have no counterpart on the other side.
+
+    All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them. The columns `unmatched_source`
+    and `unmatched_translation` have these words with commas between; `spans_source` and `spans_translation` say where
+    each begins and ends.
+    """
+    most, parts = len(pairs) if most is None else most, []
+    for _, part in pairs.groupby("lang", sort=False):
+        lexicon, first = Lexicon(list(part["source_text"]), list(part["translation"])), part[part["place"] <= most]
+        texts = list(zip(first["source_text"], first["translation"], strict=True))
+        places = [lexicon.unmatched(*pair) for pair in texts]
+        columns: dict[str, list[Any]] = {}
+        for side, name in enumerate(("source", "translation")):
+            columns[f"spans_{name}"] = [each[side] for each in places]
+            pairs_of_side = zip(texts, places, strict=True)
+            words = [", ".join(text[side][a:b] for a, b in each[side]) for text, each in pairs_of_side]
+            columns[f"unmatched_{name}"] = words
+        parts.append(first.assign(**{k: pd.Series(v, index=first.index, dtype=object) for k, v in columns.items()}))
+    return pd.concat(parts).sort_index()
 
 
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
