@@ -40,6 +40,8 @@ COLUMNS = table_schema(
     "unmatched_source string, unmatched_translation string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
+_EMPTY = {"correction", "unmatched_source", "unmatched_translation"}
+"""Columns that may be lacking, and are empty then."""
 SUFFIXES = (".parquet", ".csv")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")
 VERDICTS = ("clean", "noisy")
@@ -120,7 +122,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
     check(path)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
-    frame = pairs.assign(**({} if "correction" in pairs else {"correction": ""}))[COLUMNS.names].sort_values("place")
+    frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[COLUMNS.names].sort_values("place")
     with atomic_open(path) as handle:
         if path.suffix.lower() == ".parquet":
             table = pa.Table.from_pandas(frame, schema=COLUMNS, preserve_index=False)

@@ -101,7 +101,7 @@ def test_the_page_takes_the_language_of_the_data_set(tmp_path: Path) -> None:
 def test_a_judge_without_sides_has_none_in_an_early_diagnosis(tmp_path: Path) -> None:
     """One is written here for the oracle."""
     without = {name for name in registry.names("judges") if not load_judge(name).takes_side}
-    assert set(diagnosis.WITHOUT_SIDE) == without
+    assert set(diagnosis.WITHOUT_SIDE) <= without
     found, _ = material(tmp_path, {"judge": "gmm"}, {"judge": "oracle"})
     sides = {each.summary["judge"]: each.summary["judge_side"] for each in found.diagnoses}
     assert sides == {"triangle": "", "oracle": "", "gmm": "cross_lingual"}

@@ -31,7 +31,7 @@ from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.diagnoses import diagnoses_frame
 from ccr_cli.report.words.artifact_summaries import Line, summary
 from ccr_cli.stages.diagnose import stage as suspicion
-from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns
+from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns, with_unmatched
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
 
@@ -358,3 +358,25 @@ def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
     assert several.code == 2 and "not 2" in several.err
     other = chain.ccr("diagnose", trained, "--export", tmp_path / "x.tsv", *CPU)
     assert other.code == 2 and "'x.tsv'" in other.err and ".parquet" in other.err
+
+
+def test_words_without_a_counterpart_are_named_in_the_texts(tmp_path: Path) -> None:
+    """Every language has its own lexicon; of all pairs the first by place are looked at."""
+    nouns = [("dog", "perro", "chien"), ("cat", "gato", "chat"), ("ball", "bola", "balle"), ("car", "coche", "auto")]
+    nouns += [("boat", "barco", "bateau"), ("tree", "roble", "arbre"), ("house", "casa", "maison")]
+    rows = [
+        (f"{a[0]} {b[0]}", f"{a[lang]} {b[lang]}", ("", "es", "fr")[lang])
+        for lang in (1, 2)
+        for a in nouns
+        for b in nouns
+    ]
+    rows *= 8
+    rows += [("dog cat", "perro barco", "es"), ("dog cat", "chien bateau", "fr")]
+    pairs = pd.DataFrame(rows, columns=["source_text", "translation", "lang"])
+    pairs["place"] = range(len(pairs), 0, -1)
+    found = with_unmatched(pairs, 3)
+    assert list(found["place"]) == [3, 2, 1]
+    assert list(found["unmatched_source"][1:]) == ["cat", "cat"]
+    assert list(found["unmatched_translation"]) == ["", "barco", "bateau"]
+    assert list(found["spans_translation"]) == [[], [(6, 11)], [(6, 12)]]
+    assert len(with_unmatched(pairs)) == len(pairs)
