@@ -1,4 +1,4 @@
-"""Words of caption and translation that account for each other: before any training, without a model.
+"""Words of caption and translation that account for each other; no model.
 
 The words are aligned by IBM model 1 on the training pairs themselves (`metrics/lexical.py`). Captions with the
 translations of other captions take part in the learning, so that they are memorised as wrong pairs are, and show where
