@@ -295,12 +295,12 @@ def test_one_name_for_two_requests(workspace: Chain) -> None:
     assert sorted(os.listdir(workspace.root / "runs")) == ["mine"]
 
 
-@pytest.mark.parametrize(("name", "code"), [("../../evil", 0), ("a/b c", 0), ("...", 2), ("x.partial", 2)])
+@pytest.mark.parametrize(("name", "code"), [("../../evil", 0), ("a/b c", 0), ("...", 0), ("x.partial", 2)])
 def test_a_name_never_leads_elsewhere(name: str, code: int, workspace: Chain) -> None:
     done = workspace.ccr(*TRAIN, "--name", name)
     assert done.code == code, done.err
     made = sorted(os.listdir(workspace.root / "runs")) if (workspace.root / "runs").exists() else []
-    assert made == ({"../../evil": ["evil"], "a/b c": ["a--b-c"]}.get(name, []))
+    assert made == ({"../../evil": ["evil"], "a/b c": ["a--b-c"], "...": ["%2E%2E%2E"]}.get(name, []))
     assert not list(workspace.root.parent.glob("**/evil.partial"))
 
 

@@ -30,8 +30,8 @@ def test_every_option_says_what_it_is(group: str) -> None:
     ],
 )
 def test_options_are_listed_without_inputs(call: tuple[str, ...], option: str, tmp_path: Path) -> None:
-    listed = toy.ok(*call, "--set", "help", workspace=tmp_path / "workspace")
-    assert f"\n{option}\t" in listed.out and not listed.err and not (tmp_path / "workspace").exists()
+    listed = toy.ok(*call, "--set", "help", workspace=tmp_path)
+    assert f"\n{option}\t" in listed.out and not listed.err and not list(tmp_path.iterdir())
 
 
 def test_without_a_name_the_options_are_those_of_what_the_data_set_takes(sources: toy.Chain) -> None:
