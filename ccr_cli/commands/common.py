@@ -51,7 +51,7 @@ _KINDS = {
     "train": ("translation",),
     **dict.fromkeys(("evaluate", "diagnose", "search", "index", "serve", "export"), ("run",)),
     "report": ("evaluation", "diagnosis", "translation"),
-    "compare": ("evaluation", "run"),
+    "compare": ("run", "evaluation"),
 }
 """The kinds that a command works on first: what `latest` and completion mean."""
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."

@@ -129,7 +129,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
         out = io.StringIO(newline="")
-        lines = csv.writer(out, lineterminator="\n")
+        lines = csv.writer(out, lineterminator="\r\n")  # both also in a text are then quoted
         lines.writerow(frame.columns)
         for row in frame.itertuples(index=False):
             lines.writerow([f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell) for cell in row])
@@ -187,7 +187,7 @@ def _parquet(content: bytes) -> dict[str, list[Any]]:
     table = pq.read_table(io.BytesIO(content))
     columns = {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
     if "correction" in columns:
-        columns["correction"] = [_correction(cell if isinstance(cell, str) else "") for cell in columns["correction"]]
+        columns["correction"] = [one_line(cell if isinstance(cell, str) else "") for cell in columns["correction"]]
     return columns
 
 
@@ -205,11 +205,11 @@ def _table(rows: Iterator[tuple[int, list[str]]]) -> dict[str, list[str]]:
         if name in PROBABILITIES:
             return cell.replace(",", ".")
         text = cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
-        return _correction(text) if name == "correction" else text
+        return one_line(text) if name == "correction" else text
 
     return {name: [plain(name, row[at]) for row in table] for at, name in enumerate(header) if name in COLUMNS.names}
 
 
-def _correction(text: str) -> str:
-    """A text as typed, on one line and in the form of captions (Unicode NFC)."""
+def one_line(text: str) -> str:
+    """A text in Unicode NFC with its white space as single blanks, however programs end lines."""
     return " ".join(unicodedata.normalize("NFC", text).split())

@@ -21,6 +21,7 @@ from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.cli import app
+from ccr_cli.stages.shared.references import find
 
 TRAIN = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
 CPU = ("--device", "cpu")
@@ -109,6 +110,7 @@ def test_a_word_means_an_artifact(chain: Chain) -> None:
     }
     for word, artifact in words.items():
         assert chain.ccr("show", word).paths == [artifact.path], word
+    assert find(Workspace(chain.root), trained.name[:-4], ("run", "evaluation")) == trained.path
     newest = max(trained, plain, key=lambda a: (a.about["created"], (a.path / base.RECORD).stat().st_mtime_ns))
     done = chain.ccr("evaluate", "latest", "--dry-run", *CPU)
     assert done.code == 0 and f"runs/{newest.name}" in done.err and newest.id[:12] in done.out
@@ -124,6 +126,20 @@ def test_the_best_run_is_that_on_validation(chain: Chain) -> None:
     assert done.paths == [best.path] and f"SumR {reached(best):.1f}" in done.err and "validation" in done.err
     unknown = chain.ccr("show", "best:nothing")
     assert unknown.code == 4 and "'nothing'" in unknown.err and "SumR" in unknown.err
+
+
+def test_runs_on_other_validation_queries_are_not_ranked(chain: Chain, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(chain.root, tmp_path / "workspace"))
+    first, trained = (Workspace(root).artifacts(kind)[0] for kind in ("translation", "run"))
+    copied = {a.kind: Path(shutil.copytree(a.path, a.path.with_name("other"))) for a in (first, trained)}
+    made = base.load(copied["translation"])
+    edit_record(made, request={**made.request, "engine": "elsewhere"})
+    made = base.load(copied["translation"])
+    parents = json.loads((copied["run"] / base.RECORD).read_text())["parents"]
+    link = {"kind": "translation", "id": made.id, "path": made.path.relative_to(root).as_posix()}
+    edit_record(base.load(copied["run"]), parents=[link if p["kind"] == "translation" else p for p in parents])
+    done = toy.ccr("show", "best:SumR", workspace=root)
+    assert (done.code, done.out) == (4, "") and "runs/other" in done.err and "elsewhere" in done.err
 
 
 def test_a_word_that_means_nothing_or_too_much(chain: Chain) -> None:

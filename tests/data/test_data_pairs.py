@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import UsageError
 
-ODD = ['=cmd()|"x"', "'tis", "'=x", "-1", "a, b\nc\r\td", "@me", "\tt", " +1", "猫", ""]
+ODD = ['=cmd()|"x"', "'tis", "'=x", "-1", "a, b\nc\r\td", "@me", "\tt", " +1", "猫", "x\ry", ""]
 
 
 def table(texts: list[str]) -> pd.DataFrame:
@@ -43,6 +44,10 @@ def test_what_is_written_comes_back(suffix: str, tmp_path: Path) -> None:
     for name in ("slot_id", "source_caption_id", "source_text", "translation", "verdict"):
         assert list(found[name]) == list(frame[name]), name
     assert list(found["p_clean"].astype(np.float32)) == list(frame["p_clean"]), "to the last bit"
+
+
+def test_texts_are_compared_however_lines_end() -> None:
+    assert pairs_file.one_line("a\r\nb ") == pairs_file.one_line("a\nb") == "a b"
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
@@ -146,7 +151,9 @@ def test_corrections_are_not_written_over(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pairs.parquet").write_bytes(b"PAR1 no")
     (tmp_path / "nul.csv").write_bytes(b"slot_id\n\0\n")
-    for name in ("pairs.parquet", "nul.csv"):
+    with zipfile.ZipFile(tmp_path / "cut.xlsx", "w") as book:
+        book.writestr("[Content_Types].xml", "<Types")
+    for name in ("pairs.parquet", "nul.csv", "cut.xlsx"):
         with pytest.raises(UsageError, match=str(tmp_path / name)):
             pairs_file.read(tmp_path / name)
     with pytest.raises(UsageError, match=r"pairs\.ods"):

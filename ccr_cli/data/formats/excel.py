@@ -37,8 +37,8 @@ def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
-    except (zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise ArtifactError(f"{path} is not an Excel workbook: {error}", hint="save it as .xlsx, or as CSV") from None
+    except _BROKEN as error:
+        raise _no_workbook(path, error) from None
     try:
         if sheet and sheet not in book.sheetnames:
             raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={book.sheetnames[0]}")
@@ -52,8 +52,18 @@ def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
             if cells:
                 width = width or len(cells)
                 yield number, cells + [""] * (width - len(cells))
+    except _BROKEN as error:
+        raise _no_workbook(path, error) from None
     finally:
         book.close()
+
+
+_BROKEN = (zipfile.BadZipFile, KeyError, ValueError, SyntaxError)
+"""What openpyxl raises for damaged files; parsers of XML raise a SyntaxError."""
+
+
+def _no_workbook(path: Path, error: Exception) -> ArtifactError:
+    return ArtifactError(f"{path} is not an Excel workbook: {error}", hint="save it as .xlsx, or as CSV")
 
 
 def _text(cell: object) -> str:

@@ -263,7 +263,7 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]], by: Seq
                 kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
                 identity = [kept | {"noise": None}, sorted(p.id for p in trained.parents if p.kind != "noise")]
         without_noise.add(base.canonical_json(identity))
-        groups.setdefault(base.canonical_json([*identity, own[0].noise]), []).append(run_id)
+        groups.setdefault(base.canonical_json([*identity, own[0].noise, result["noise"]]), []).append(run_id)
     members = list(groups.values())
     by_setting: dict[str, dict[Setting, RunResult]] = {}
     for run_id, own in results.items():

@@ -6,12 +6,14 @@ import os
 import shlex
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.base import FOLDERS, RECORD
 from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.label import ORACLE
+from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, home
 from ccr_cli.console import counted, say
 from ccr_cli.errors import ArtifactError, nearest
@@ -34,8 +36,8 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
     """Returns the folder of the artifact that a word means.
 
     A path counts from the current folder, else from the workspace. A name may lack the folder of its kind, and its end
-    if the beginning is unique. `latest` is the newest artifact of `kinds`, which are also preferred among equal names.
-    `best:METRIC` is the run with the best figure on validation.
+    if the beginning is unique. `latest` is the newest artifact of `kinds`, which are also preferred where several fit,
+    the first kind most. `best:METRIC` is the run with the best figure on validation.
 
     Raises:
         ArtifactError: If nothing fits, or several artifacts do.
@@ -52,8 +54,11 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
     for matches in (str.__eq__, str.startswith):
         for length in range(3):
             fitting = [(kind, path) for kind, path, own in names if matches(own[length], text)] if text else []
-            paths = [path for kind, path in fitting if kind in kinds] or [path for _, path in fitting]
+            preferred = ([path for kind, path in fitting if kind == first] for first in kinds)
+            paths = next(filter(None, preferred), [path for _, path in fitting])
             if len(paths) == 1:
+                if matches is str.startswith:
+                    say(f"{word}: {workspace.relative(paths[0])}")
                 return paths[0]
             if paths:
                 raise ArtifactError(f"{word!r} means several artifacts", hint=f"name one: {_listed(workspace, paths)}")
@@ -94,22 +99,38 @@ def _best(workspace: Workspace, metric: str) -> Path:
         own = {name.lower(): name for name in columns if not name.startswith("langs.") and not name.endswith(_COUNTS)}
         known |= set(own.values())
         if name := own.get(metric.lower()):
-            value, langs = float(columns[name].iloc[0]), "+".join(run.langs(trained.request))
-            data, queries = Path(trained.parent("dataset").path).name, trained.request.get("select_on")
+            value, (queries, key) = float(columns[name].iloc[0]), _queries(workspace, trained)
             order = -value if name.endswith(_LOWER) else value
-            words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({data}, {langs}, {queries}"
-            figures.setdefault(f"{data} {langs} {queries}", []).append((order, words, trained.path))
+            words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({queries}"
+            figures.setdefault(key, []).append((order, words, trained.path))
     if not figures:
         hint = f"figures: {', '.join(sorted(known))}" if known else "ccr train --method uml"
         raise ArtifactError(f"no run in {workspace.root} has {metric!r} on validation", hint=hint)
     best = [max(runs) for runs in figures.values()]
     counts = [counted(len(runs), "run") for runs in figures.values()]
-    lines = [f"{words} queries; the best of {n})" for (_, words, _), n in zip(best, counts, strict=True)]
+    lines = [f"{words}; the best of {n})" for (_, words, _), n in zip(best, counts, strict=True)]
     if len(best) > 1:
         problem = "\n  ".join(["figures on different validation queries cannot be compared:", *lines])
         raise ArtifactError(problem, hint=f"name the one you mean, such as {workspace.relative(best[0][-1])}")
     say(f"{BEST}{metric}: {lines[0]}")
     return best[0][-1]
+
+
+def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
+    """The validation queries of a run, in words and as a key that is equal for equal ones."""
+    config, data, langs = run.config(trained), trained.parent("dataset"), run.langs(trained.request)
+    kind, made = config["select"], []
+    for link in [p for p in trained.parents if p.kind == "translation"][: len(langs)] if kind == MT else ():
+        with suppress(ArtifactError):  # that is gone
+            request = workspace.linked(trained, link).request
+            while "only" in request:  # validation captions are those of the translation that it repairs
+                request = request["only"]["of"]
+            made.append({k: v for k, v in request.items() if k in ("engine", "rounds") or k.startswith("set.")})
+            continue
+        made.append({"engine": link.path, "id": link.id})
+    engines = " by " + "+".join(str(request["engine"]) for request in made) if made else ""
+    key = base.canonical_json([data.id, list(langs), kind, config.get("validation"), made])
+    return f"{Path(data.path).name}, {'+'.join(langs)}, {kind} queries{engines}", key
 
 
 def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactError:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.console import say, warn
-from ccr_cli.data.pairs_file import PairsFile
+from ccr_cli.data.pairs_file import PairsFile, one_line
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
@@ -87,7 +87,8 @@ class PairSelection:
         same_N = np.ones(len(triplets), dtype=bool)
         for name, values in zip(_TEXTS, (triplets.source, triplets.target, items), strict=True):
             if name in self.table.frame:
-                same_N &= self.table.frame[name].to_numpy()[row_N] == np.array(values, dtype=object)
+                listed = np.array(list(map(one_line, self.table.frame[name])), dtype=object)
+                same_N &= listed[row_N] == np.array(list(map(one_line, values)), dtype=object)
         return same_N
 
     def _belief(self, row_N: npt.NDArray[np.int64], trusted_N: npt.NDArray[np.bool_]) -> Belief[FloatArray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -91,8 +91,28 @@ class Retranslation:
 
     def _texts(self, frame: pd.DataFrame) -> set[tuple[str, str]]:
         rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
-        rows = rows[rows["source_caption_id"].isin(self.captions)]
-        return set(zip(rows["source_caption_id"], rows["text"], strict=True))
+        return _texts(rows[rows["source_caption_id"].isin(self.captions)])
+
+
+def _texts(frame: pd.DataFrame, column: str = "text") -> set[tuple[str, str]]:
+    """Source captions with their translations, however programs end lines."""
+    return set(zip(frame["source_caption_id"], map(pairs_file.one_line, frame[column]), strict=True))
+
+
+def _forward(artifact: base.Artifact) -> set[tuple[str, str]]:
+    frame = translation.read(artifact)
+    return _texts(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")])
+
+
+def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
+    """The ids of the translations that have most of the texts in a list, without those that repair others if both do.
+
+    So corrections are added to those that a list's translation has already.
+    """
+    texts = _texts(rows, "translation") if "translation" in rows else set()
+    found = [(len(_forward(a) & texts) if texts else 0, "only" not in a.request, a.id) for a in translations]
+    best = max(((number, whole) for number, whole, _ in found), default=None)
+    return {id_ for number, whole, id_ in found if (number, whole) == best}
 
 
 def languages(only: Path, named: Sequence[base.Artifact]) -> list[str]:
@@ -127,13 +147,18 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         problem = f"{only} has pairs in {' and '.join(sorted(pairs.langs))}, not in {lang}"
         raise UsageError(problem, hint="leave --lang out")
 
-    def fits(artifact: base.Artifact) -> bool:
-        whole = "only" not in artifact.request or artifact in inputs.named
-        return whole and made_from(data.artifact)(artifact) and translation.language(artifact) == lang
-
-    original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
     rows = pairs.frame.assign(correction=pairs.correction)
     rows = rows[rows["lang"] == lang] if "lang" in rows else rows
+
+    def of_data(artifact: base.Artifact) -> bool:
+        return made_from(data.artifact)(artifact) and translation.language(artifact) == lang
+
+    judged = _judged(filter(of_data, inputs.workspace.artifacts("translation")), rows)
+
+    def fits(artifact: base.Artifact) -> bool:
+        return of_data(artifact) and (artifact in inputs.named or artifact.id in judged)
+
+    original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
     noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""
     corrected = rows["correction"] != ""
     left = int((noisy & ~corrected).sum()) if corrected.any() and engine == "auto" else 0
@@ -142,11 +167,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
     chosen = set(rows["source_caption_id"])
     if "translation" in rows:
-        frame = translation.read(original)
-        forward = frame[frame["direction"] == "forward"]
-        text_of = dict(zip(forward["source_caption_id"], forward["text"], strict=True))
-        judged = zip(rows["source_caption_id"], rows["translation"], strict=True)
-        chosen = {caption for caption, text in judged if text_of.get(caption) == text}
+        chosen = {caption for caption, _ in _texts(rows, "translation") & _forward(original)}
         if not chosen:
             message = f"{original.name} has none of the noisy or corrected translations in {only}"
             raise UsageError(

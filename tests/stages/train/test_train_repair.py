@@ -367,6 +367,16 @@ def test_corrections_become_the_translation(
     assert engine.asked() == []
     other = toy.ccr("translate", "--only", exported, "--lang", "fr", workspace=finished.root)
     assert other.code == 2 and "has pairs in es, not in fr" in " ".join(other.err.split())
+    texts = after[after["direction"] == "forward"].set_index("source_caption_id")["text"]
+    frame = pd.read_csv(exported, dtype=str, keep_default_na=False, sep=";")
+    more = next(slot for slot in frame["slot_id"] if slot not in typed)
+    frame["translation"], frame["correction"] = frame["slot_id"].map(texts), ""
+    frame.loc[frame["slot_id"] == more, "correction"] = "más"
+    frame.to_csv(exported, index=False)
+    twice = toy.ok("translate", "--only", exported, workspace=finished.root).made
+    assert twice.parent("translation").id == done.made.id, "the list has the texts of the corrected translation"
+    rows = translation.read(twice).query("engine == @translation.BY_HAND")
+    assert dict(zip(rows["source_caption_id"], rows["text"], strict=True)) == {**typed, more: "más"}
 
 
 def test_an_engine_translates_the_noisy_ones_without_a_correction(
