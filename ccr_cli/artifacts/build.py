@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -24,6 +25,8 @@ from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
 PLAN = ".plan.json"
 _ABOUT, _SOURCE = "about", "source"
+_MOVING = re.compile("-|latest|best:.*")
+"""Words that may mean other artifacts tomorrow."""
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -115,7 +118,7 @@ class Build:
         for stale in self.folder.rglob("*.tmp"):
             stale.unlink()
         paths = [parent.path for parent in self.parents]
-        words = [word for given in sys.argv[1:] for word in (paths if given == "-" else [given])]
+        words = [word for given in sys.argv[1:] for word in (paths if _MOVING.fullmatch(given) else [given])]
         about = {"command": shlex.join(["ccr", *words]), "versions": {"ccr": ccr_cli.__version__}}
         base.write_json(begun, {**marked, _ABOUT: {**about, "environment": self.environment}})
 

@@ -138,14 +138,14 @@ def test_what_cannot_be_read_is_in_the_list(workspace: Chain) -> None:
 
 
 def test_what_was_interrupted_is_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["ccr", "train", "--method", "uml", "-"])
+    monkeypatch.setattr("sys.argv", ["ccr", "train", "latest", "--method", "uml", "-"])
     with pytest.raises(KeyboardInterrupt), building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
         base.write_json(build.folder / "config.json", {})
         found = toy.ok("show", workspace=tmp_path).out
         assert "ccr train" not in found and "another process" in found, "it is locked"
         raise KeyboardInterrupt
     (row,) = [line.split("\t") for line in toy.ok("show", workspace=tmp_path).out.splitlines()[1:]]
-    assert row[:2] == ["run", "runs/x"] and "unfinished: ccr train --method uml" in row[3]
+    assert row[:2] == ["run", "runs/x"] and "unfinished: ccr train --method uml" in row[3], "without `latest` and `-`"
     for word in ("runs/x", "runs/x.partial"):
         refused = toy.ccr("evaluate", word, workspace=tmp_path)
         assert refused.code == 4 and "try: ccr train --method uml" in refused.err
