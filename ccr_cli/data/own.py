@@ -17,8 +17,8 @@ from ccr_cli.data.formats.base import Record, stem
 from ccr_cli.data.near_duplicates import read_hashes
 from ccr_cli.errors import ArtifactError
 
-MEDIA_FOLDERS = ("", "images", "photos", "media", "img")
-"""Where media are looked for, from the folder of the captions."""
+MOST_FOLDERS, MOST_COMPARED = 100, 1000
+"""Most folders beside the captions in which media are looked for, and most media by which these are compared."""
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _TOGETHER = "near-duplicate pictures and equal captions together"
 
@@ -40,16 +40,26 @@ class OwnRules:
     """The `common_folder` of the media."""
 
     def root(self, items: pd.DataFrame) -> Path:
-        """Returns the media root: the named one, or the folder in which the most media lie."""
+        """Returns the media root: the named one, or the folder with the most media; of equal ones the first.
+
+        That is the folder of the captions, or one in it that is not hidden.
+        """
         if self.media_root is not None:
             return self.media_root
-        media = items["media"].dropna().unique()
+        if self.absolute:
+            return Path(self.absolute)
+        media = list(items["media"].dropna().unique())
 
-        def there(folder: Path) -> int:
-            return sum(os.path.isfile(os.path.join(folder, name)) for name in media) if folder.is_dir() else 0
+        def there(folder: Path, names: Sequence[str]) -> int:
+            return sum(os.path.isfile(os.path.join(folder, name)) for name in names)
 
-        folders = [Path(self.absolute)] if self.absolute else [self.beside / name for name in MEDIA_FOLDERS]
-        return folders[0] if there(folders[0]) == len(media) else max(folders, key=there)
+        if there(self.beside, media) == len(media):
+            return self.beside
+        with os.scandir(self.beside) as entries:
+            names = sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        folders = [self.beside, *(self.beside / name for name in names[:MOST_FOLDERS])]
+        some = media[:: -(-len(media) // MOST_COMPARED)]
+        return max(folders, key=lambda folder: there(folder, some))
 
     def relative(self, media: str) -> str:
         """Returns an absolute path as relative to the media root, or to the common folder."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.data.formats.columns import role
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option, parse_set
 
@@ -22,7 +23,13 @@ def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
     for ours, equals, _ in pairs:
         if not equals:
             raise UsageError(f"--columns {ours}: expected OURS=YOURS", hint="--columns text=YOURS,media=YOURS")
-    return {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
+    found: dict[str, str] = {}
+    for ours, theirs in ((role(ours.strip()), theirs.strip()) for ours, _, theirs in pairs):
+        if ours in found:
+            problem = f"--columns names the column {ours} twice: {found[ours]!r} and {theirs!r}"
+            raise UsageError(problem, hint="one column for each; several captions of a picture are several rows")
+        found[ours] = theirs
+    return found
 
 
 @dataclass(frozen=True)
@@ -34,7 +41,7 @@ class ImportOptions:
     media_root: Path | None = option(
         None,
         "Folder that holds the images or videos; they may be missing.",
-        show_default="beside the data, or images/, photos/, media/ or img/ there",
+        show_default="beside the data, or in a folder there",
     )
     form: str | None = option(
         None,

@@ -26,7 +26,7 @@ import ccr_cli
 from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import say
+from ccr_cli.console import counted, say
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
@@ -237,9 +237,13 @@ class Searcher:
         data, self.features = sources(inputs, trained, index)
         self.data, self.trained, self._inputs = dataset.read(data), trained, inputs
         chosen = searched_split(self.data, options.split)
-        if options.split is None and chosen == "all":
-            say(f"{self.data.name} has no test items: all {len(self.data.items):,} are searched", style="dim")
-        self.options = options = replace(options, split=chosen)
+        self.options = replace(options, split=chosen)
+        if options.split is None:
+            count, total = len(self._of_split()), counted(len(self.data.items), "item")
+            which = f"the {count:,} test items of {total} are searched; all of them: --split all"
+            none = f"{self.data.name} has no test items: all {total} are searched"
+            say(none if chosen == "all" else f"{self.data.name}: {which}", style="dim")
+        options = self.options
         self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
@@ -282,10 +286,7 @@ class Searcher:
         """The numbers of a `HitProbability`, as rows."""
         data = dataset.read(self._inputs.parent(self.trained, "dataset"))
         same = data.artifact.id == self.data.artifact.id  # items of another data set may have the same names
-        frames = [data.captions[data.captions["lang"] == data.source_lang]]
-        for artifact in translations_of(self._inputs.workspace, self.trained)[0].values():
-            frame = translation.read(artifact)
-            frames.append(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")])
+        frames = [data.captions[data.captions["lang"] == data.source_lang], *self._translated()]
         captions = pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames])
         feats = self._inputs.parent(self.trained, "features")
         known = gallery(data, feats, "val", captions, "captions", self._method.config.needs())
@@ -304,11 +305,19 @@ class Searcher:
             results.append(sorted(rows, reverse=True)[:FITTED_RESULTS])
         fitted = HitProbability.fitted(results, LEAST)
         if fitted is None:
-            right = sum(hit for rows in results for _, hit in rows)
-            count = f"{right} right among the first {FITTED_RESULTS} results of {len(results)} validation queries"
-            raise ArtifactError(f"{count}: too few or too many, or not more often where they are more similar")
+            right, total = sum(hit for rows in results for _, hit in rows), sum(map(len, results))
+            few = "right " if right < LEAST else "wrong " if total - right < LEAST else ""
+            needed = f"too few {few}validation results, {right:,} right of {total:,}; {LEAST} {few}ones are needed"
+            unrelated = f"of {total:,} validation results {right:,} are right, not more often the more similar ones"
+            raise ArtifactError(needed if few else unrelated)
         numbers = torch.tensor([[value] for value in vars(fitted).values()])
         return Vectors(list(vars(fitted)), numbers)
+
+    def _translated(self) -> Iterator[pd.DataFrame]:
+        """Yields the translations that the run was trained on, without those that failed."""
+        for artifact in translations_of(self._inputs.workspace, self.trained)[0].values():
+            frame = translation.read(artifact)
+            yield frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
@@ -334,8 +343,9 @@ class Searcher:
 
     def examples(self, count: int) -> list[str]:
         """Short captions of searched items as example queries, in the first of the run's languages that has some."""
-        items = set(self._of_split()["item_id"])
-        captions = self.data.captions[self.data.captions["item_id"].isin(items)]
+        own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
+        captions = pd.concat([self.data.captions, *(self._translated() if own else ())])
+        captions = captions[captions["item_id"].isin(set(self._of_split()["item_id"]))]
         for lang in self.langs:
             texts = captions.loc[captions["lang"] == lang, "text"].drop_duplicates()
             texts = texts[texts.str.len() <= EXAMPLE_LETTERS]

@@ -117,6 +117,8 @@ def test_every_format_has_one_spelling_of_the_columns(name: str, here: Path) -> 
     assert refused.code == 4 and "what, words" in refused.err and "--columns text=YOURS,media=YOURS" in refused.err
     for spelling in ("text=words,media=what", "caption=words,image=what"):
         assert content(products(name, "--columns", spelling)[1]) == CAPTIONS
+    twice = run(name, "--columns", "text=words,media=what,caption=more")
+    assert twice.code == 2 and "'words'" in twice.err and "'more'" in twice.err
     wrong = run(name, "--columns", "text=wrds,media=what")
     assert wrong.code == 4 and "'wrds'" in wrong.err and "--columns text=words" in wrong.err
 
@@ -168,13 +170,16 @@ def test_a_folder_without_captions_says_what_is_expected(here: Path) -> None:
     assert "shop/products.csv" in run("shop").err
 
 
-@pytest.mark.parametrize("folder", [".", "images", "photos", "media", "img"])
+@pytest.mark.parametrize("folder", [".", "images", "product shots"])
 def test_pictures_are_found_near_the_file(folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    draw(tmp_path / "data/few", "a.jpg", "b.jpg")
+    draw(tmp_path / "data/.hidden", *CAPTIONS)
     draw(tmp_path / "data" / folder, *CAPTIONS)
     table("data/products.csv")
-    _, data = products("data/products.csv")
+    done, data = products("data/products.csv")
     assert dataset.media_root(data.artifact) == (tmp_path / "data" / folder).resolve()
+    assert "4 of 4" in done.err
     assert list(data.items["media"]) == [*CAPTIONS]
 
 

@@ -76,6 +76,21 @@ def test_split_and_number_of_results(chain: Chain) -> None:
     assert len(search(chain, "rojo", "--top", "2")["hits"]) == 2
 
 
+def test_the_searched_part_is_named(chain: Chain) -> None:
+    items = dataset.read(chain.find("dataset")).items
+    part = f"{len(items_of(items, 'test'))} test items of {len(items)}"
+    for options, named in (([], True), (["-q"], False), (["--split", "all"], False)):
+        done = toy.ok("search", "rojo", chain.find("run", "uml").path, *options, *CPU, workspace=chain.root)
+        assert (part in done.err and "--split all" in done.err) == named
+
+
+def test_examples_are_in_the_language_of_training(chain: Chain) -> None:
+    options = SearchOptions(split="train", device="cpu").filled()
+    searcher = Searcher(Inputs(Workspace(chain.root)), chain.find("run", "uml"), options)
+    words = {*" ".join(searcher.examples(6)).split()}
+    assert words & {*toy.SHAPES.values()} and not words & {*toy.SHAPES}, "no Spanish captions by people are there"
+
+
 def test_results_carry_caption_and_picture(chain: Chain) -> None:
     for hit in search(chain, "rojo")["hits"]:
         colour, shape = hit["item_id"].split("-")
