@@ -71,7 +71,7 @@ def test_a_split_without_human_captions_names_another(tmp_path: Path) -> None:
     toy.ok("extract", *toy.ENCODER, workspace=space)
     toy.ok("translate", "--lang", "es", workspace=space)
     toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=space)
-    done = toy.ccr("evaluate", *CPU, workspace=space)
+    done = toy.ccr("evaluate", "--queries", "human", *CPU, workspace=space)
     assert done.code == 4 and "no human es captions for its test items: the data set is partial" in done.err, done.err
     assert "try: --split val-report or val" in done.err
     toy.ok("evaluate", "--split", "val-report", *CPU, workspace=space)
