@@ -46,6 +46,7 @@ def diagnose(
         with_unmatched,
         write_sheet,
     )
+    from ccr_cli.stages.shared.load_run import translations_of
 
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if len(runs) < 2:
@@ -72,7 +73,10 @@ def diagnose(
         inputs.note(artifact)
     if export is not None:
         pairs_file.write(export, with_unmatched(diagnosis.read_pairs(made[0])))
-        console.say(f"  every pair with its verdict: {export}; type corrections, then: ccr translate --only {export}")
+        console.say(f"  every pair with its verdict: {export}")
+        translated, _ = translations_of(inputs.workspace, runs[0])
+        if paths := " ".join(inputs.workspace.relative(each.path) for each in translated.values()):
+            console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
     data = inputs.parent(runs[0], "dataset")
     rows = most_suspicious(made[0], data, worst or 20) if worst or sheet else []
     if sheet is not None:

@@ -11,6 +11,7 @@ import typer
 
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
+from ccr_cli.console import say
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import list_options
 from ccr_cli.stages.translate.options import MismatchOptions, TranslateOptions
@@ -94,6 +95,8 @@ def translate(
                 translate_on_ray(inputs, job, division.parts)
             made.append(stage(inputs, job, part))
             show_summary(made[-1], signatures)
+            if job.only is not None:
+                say(f"  train on it: ccr train {inputs.workspace.relative(made[-1].path)}")
 
     error = each_language(jobs, make)
     if error is None and not call.dry_run:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
+from ccr_cli.console import counted
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant
 from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
@@ -107,8 +108,8 @@ class Assembly:
         source = str(self.variant.about["source_lang"])
         bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
         if len(bare):
-            why = f"have no caption in {source}, the source language"
-            self.notes.append(f"{len(bare):,} items {why}, e.g. {bare.iloc[0]!r}")
+            why = f"without a caption in {source}, the source language"
+            self.notes.append(f"{counted(len(bare), 'item')} {why}, e.g. {bare.iloc[0]!r}")
         odd = sorted(self.odd & set(self.items))
         if odd:
             self.notes.append(f"{len(odd):,} ids have another form than the others of the collection, e.g. {odd[0]!r}")

@@ -1,8 +1,8 @@
 """A file of training pairs with verdicts: a diagnosis exports it, a person corrects it, training reads it.
 
 Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A table is read
-as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas, and
-without empty cells at the end of a row.
+as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas,
+percentages, names of columns in any case, and without empty cells at the end of a row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ import pyarrow.parquet as pq
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import table_schema
-from ccr_cli.console import say
+from ccr_cli.console import counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
@@ -40,6 +39,7 @@ COLUMNS = table_schema(
     "unmatched_source string, unmatched_translation string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
+_IDS = {"slot_id", "source_caption_id", "item_id", "lang"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation"}
 """Columns that may be lacking, and are empty then."""
 SUFFIXES = (".parquet", ".csv")
@@ -48,6 +48,9 @@ VERDICTS = ("clean", "noisy")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
 """Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
+_DAMAGED = re.compile(r"=.*|#(NAME\?|VALUE!|REF!|N/A|DIV/0!|NUM!|NULL!)", re.DOTALL)
+"""A text that a spreadsheet took for a formula."""
+WHERE_TO_CORRECT = "a correction belongs in the column correction, and the column translation stays as it was"
 _HINT = "ccr diagnose RUN --export FILE writes such a file"
 
 
@@ -61,11 +64,15 @@ class PairsFile:
     sha256: str
     encoding: str = ""
     """Of a text that is not UTF-8."""
+    unread: tuple[str, ...] = ()
+    """Columns that are not among `COLUMNS`."""
 
     def require(self, *columns: str) -> None:
-        """Refuses a file without these columns, and says if it was not read as UTF-8."""
+        """Refuses a file without these columns; says which columns are not read, and if it was not read as UTF-8."""
         if self.encoding:
             say(f"{self.path} is not UTF-8: read as {self.encoding}; if letters are wrong, save it as CSV UTF-8")
+        if self.unread:
+            say(f"{self.path}: columns that are not read: {', '.join(self.unread)}")
         missing = [name for name in columns if name not in self.frame]
         if missing:
             raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
@@ -102,14 +109,21 @@ class PairsFile:
 
 
 def check(path: Path) -> None:
-    """Refuses to write a file that has corrections already, or whose name does not end in one of `SUFFIXES`."""
+    """Refuses to write over a file that may have a person's work, or one that does not end in one of `SUFFIXES`."""
     _check_suffix(path, SUFFIXES, "--export pairs.csv")
-    try:
-        corrected = np.count_nonzero(read(path).correction) if path.is_file() else 0
-    except UsageError:  # whatever is there, it is no list of pairs
+    if not path.is_file() or not path.stat().st_size:
         return
-    if corrected:
-        raise UsageError(f"{path} has {corrected} corrections, which would be lost", hint="another file name")
+    try:
+        table = read(path)
+    except UsageError as error:
+        raise UsageError(f"{path} would be written over: {error.message}", hint="another file name") from None
+    corrected = int(np.count_nonzero(table.correction))
+    if corrected or table.unread:
+        what = [
+            *([counted(corrected, "correction")] if corrected else []),
+            *(f"the column {name}" for name in table.unread),
+        ]
+        raise UsageError(f"{path} has {', '.join(what)}, which would be lost", hint="another file name")
 
 
 def _check_suffix(path: Path, suffixes: Sequence[str], hint: str) -> None:
@@ -151,63 +165,98 @@ def read(path: Path) -> PairsFile:
     try:
         suffix, encoding = path.suffix.lower(), ""
         if suffix == ".parquet":
-            columns = _parquet(content)
+            rows = _parquet(content)
         elif suffix == ".xlsx":
-            columns = _table(sheet_rows(path))
+            rows = sheet_rows(path)
         else:
             encoding = guessed_encoding(path, {}).get("encoding", "")
             how = {"encoding": encoding or "utf-8"}
             delimiter = guessed_delimiter(path, how).get("delimiter", "")
-            columns = _table(table_rows(path, delimiter, True, how["encoding"]))
-        frame = pd.DataFrame({name: pd.Series(cells, dtype=object) for name, cells in columns.items()})
-        for name in columns:
-            frame[name] = frame[name].astype(float) if name in PROBABILITIES else frame[name].map(str).astype(object)
+            rows = table_rows(path, delimiter, True, how["encoding"])
+        columns, unread, lines = _table(rows)
     except (pa.ArrowException, ValueError) as error:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None
     except ArtifactError as error:
         raise UsageError(error.message, hint="save it as CSV UTF-8") from None
-    if not content or (len(frame.columns) and frame.empty):
+    if not content or (columns and not lines):
         raise UsageError(f"{path} is empty")
-    if not {"slot_id", "source_caption_id"} & set(frame.columns):
+    if not {"slot_id", "source_caption_id"} & {*columns}:
         raise UsageError(f"{path} is not a file of pairs: it has no column slot_id or source_caption_id", hint=_HINT)
-    wrong = {name: (~frame[name].between(0, 1), "a probability") for name in PROBABILITIES if name in frame}
+    if unread and {*columns} <= _IDS:
+        hint = f"columns that are read: {', '.join(name for name in COLUMNS.names if name not in _IDS)}"
+        raise UsageError(f"{path} has only ids, and columns that are not read: {', '.join(unread)}", hint=hint)
+    of_sheet = suffix != ".parquet"
+    frame = pd.DataFrame(
+        {
+            name: pd.Series([_unquoted(cell) if of_sheet else cell for cell in cells], dtype=object)
+            for name, cells in columns.items()
+        }
+    )
+    wrong: dict[str, tuple[pd.Series, str]] = {}
     if "verdict" in frame:
         frame["verdict"] = frame["verdict"].str.strip().str.lower()
         wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean or noisy"
     if "slot_id" in frame:
         wrong["slot_id"] = frame.duplicated([name for name in ("slot_id", "lang") if name in frame]), "unique"
-    for name, (rows, what) in wrong.items():
-        if rows.any():
-            row = int(rows.to_numpy().argmax())
-            raise UsageError(f"{path}, row {row + 1}: {name} '{frame[name].iloc[row]}' is not {what}")
-    return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding)
+    for name in PROBABILITIES:
+        if name in frame:
+            frame[name] = frame[name].map(_probability).astype(float)
+            wrong[name] = ~frame[name].between(0, 1), "a probability from 0 to 1"
+    if "correction" in frame:
+        frame["correction"] = frame["correction"].map(one_line).astype(object)
+        damaged = pd.Series([of_sheet and bool(_DAMAGED.fullmatch(cell.strip())) for cell in columns["correction"]])
+        wrong["correction"] = damaged, "a translation but a formula: type it again, with ' before a leading ="
+    for name, (rows_N, what) in wrong.items():
+        if rows_N.any():
+            row = int(rows_N.to_numpy().argmax())
+            todo = "type clean or noisy, or leave the whole column out" if name == "verdict" else None
+            raise UsageError(f"{path}, line {lines[row]}: {name} {columns[name][row]!r} is not {what}", hint=todo)
+    return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread)
 
 
-def _parquet(content: bytes) -> dict[str, list[Any]]:
+def _parquet(content: bytes) -> Iterator[tuple[int, list[str]]]:
     table = pq.read_table(io.BytesIO(content))
-    columns = {name: table.column(name).to_pylist() for name in table.column_names if name in COLUMNS.names}
-    if "correction" in columns:
-        columns["correction"] = [one_line(cell if isinstance(cell, str) else "") for cell in columns["correction"]]
-    return columns
+    yield 0, table.column_names
+    columns = [table.column(name).to_pylist() for name in table.column_names]
+    for number, row in enumerate(zip(*columns, strict=True), 1):
+        yield number, ["" if cell is None else str(cell) for cell in row]
 
 
-def _table(rows: Iterator[tuple[int, list[str]]]) -> dict[str, list[str]]:
-    """The known columns of a table, given the number and the cells of each row, the header first."""
+def _table(rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[str, list[str]], tuple[str, ...], list[int]]:
+    """Reads a table, given the number and the cells of each row, the header first.
+
+    Returns:
+        The cells of the columns in `COLUMNS` as they are, the names of the other columns, and the number of each row.
+    """
     header = [name.strip() for name in next(rows, (1, []))[1]]
+    names = [name.lower() if name.lower() in COLUMNS.names else name for name in header]
+    if twice := [name for name in COLUMNS.names if names.count(name) > 1]:
+        raise ValueError(f"it has the column {twice[0]} twice")
     table: list[list[str]] = []
+    numbers = []
     for number, row in rows:
         if any(row[len(header) :]):
             raise ValueError(f"line {number} has {len(row)} cells, the header {len(header)}")
         if any(row):
             table.append(row + [""] * (len(header) - len(row)))
+            numbers.append(number)
+    columns = {name: [row[at] for row in table] for at, name in enumerate(names) if name in COLUMNS.names}
+    return columns, tuple(name for name in names if name and name not in columns), numbers
 
-    def plain(name: str, cell: str) -> str:
-        if name in PROBABILITIES:
-            return cell.replace(",", ".")
-        text = cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
-        return one_line(text) if name == "correction" else text
 
-    return {name: [plain(name, row[at]) for row in table] for at, name in enumerate(header) if name in COLUMNS.names}
+def _probability(cell: str) -> float:
+    """The number of a cell such as `0.43`, `0,43` or `43%`; nan if it is none."""
+    text = cell.strip().replace(",", ".")
+    number = text.removesuffix("%")
+    try:
+        return float(number) if number == text else float(number) / 100
+    except ValueError:
+        return float("nan")
+
+
+def _unquoted(cell: str) -> str:
+    """A cell of a spreadsheet without the apostrophe that prevents a formula."""
+    return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
 
 
 def one_line(text: str) -> str:

@@ -60,9 +60,10 @@ def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:
 def test_a_list_written_by_hand(tmp_path: Path) -> None:
     """Of a spreadsheet with a byte order mark, one column and one of its own."""
     path = tmp_path / "mine.csv"
-    path.write_bytes("\ufeffslot_id,note\r\na,x\r\nb,y\r\n".encode())
+    path.write_bytes("\ufeffSlot_ID,note,Verdict\r\na,x,clean\r\nb,y,noisy\r\n".encode())
     found = pairs_file.read(path)
-    assert list(found.frame["slot_id"]) == ["a", "b"] and list(found.frame.columns) == ["slot_id"]
+    assert list(found.frame["slot_id"]) == ["a", "b"] and list(found.frame.columns) == ["slot_id", "verdict"]
+    assert found.unread == ("note",)
     with pytest.raises(UsageError, match="p_clean"):
         found.require("slot_id", "p_clean")
 
@@ -74,12 +75,17 @@ def test_a_list_written_by_hand(tmp_path: Path) -> None:
         ("slot_id,verdict\n", ""),
         ("a,b\n1,2\n", "slot_id .*source_caption_id"),
         ("verdict\nclean\n", "slot_id .*source_caption_id"),
-        ("slot_id,verdict\na,clean\nb,perhaps\n", "row 2: verdict 'perhaps'"),
-        ("slot_id,p_clean\na,1.5\n", "row 1: p_clean '1.5'"),
-        ("slot_id,p_clean\na,nan\n", "row 1: p_clean 'nan'"),
-        ("slot_id,p_clean\na,high\n", "'high'"),
-        ("slot_id,verdict\na,clean\na,noisy\n", "row 2: slot_id 'a'"),
-        ("slot_id,verdict\na\n", "row 1: verdict ''"),
+        ("slot_id,corrección\na,x\n", "corrección"),
+        ("slot_id,verdict,Verdict\na,clean,noisy\n", "verdict twice"),
+        ("slot_id,verdict\na,clean\nb,perhaps\n", "line 3: verdict 'perhaps'.*clean or noisy"),
+        ("slot_id,p_clean\na,1.5\n", "line 2: p_clean '1.5'"),
+        ("slot_id,p_clean\na,nan\n", "line 2: p_clean 'nan'"),
+        ("slot_id,p_clean\na,high\n", "line 2: p_clean 'high'"),
+        ("slot_id,p_clean\na,143%\n", "line 2: p_clean '143%'"),
+        ("slot_id,verdict\na,clean\na,noisy\n", "line 3: slot_id 'a'"),
+        ("slot_id,verdict\na\n", "line 2: verdict ''.*clean or noisy"),
+        ("slot_id,correction\na,#NAME?\n", r"line 2: correction '#NAME\?'"),
+        ("slot_id,correction\na,b\nb,=c\n", "line 3: correction '=c'"),
         ("slot_id,verdict\na,clean,b\n", r"line 2\b.*\b3\b.*\b2$"),
         ('slot_id,verdict\na,"clean\n', "line 2"),
     ],
@@ -100,6 +106,7 @@ def saved(path: Path, rows: list[list[str]], encoding: str, delimiter: str) -> P
         book.save(path)
         return path
     with path.open("w", encoding=encoding, newline="") as handle:
+        handle.write(f"sep={delimiter}\r\n" if delimiter == "|" else "")
         csv.writer(handle, delimiter=delimiter).writerows(rows)
     return path
 
@@ -109,6 +116,7 @@ def saved(path: Path, rows: list[list[str]], encoding: str, delimiter: str) -> P
     [
         ("mine.csv", "utf-8-sig", ";"),
         ("mine.tsv", "utf-8", "\t"),
+        ("mine.csv", "utf-8-sig", "|"),
         ("MINE.CSV", "cp1252", ";"),
         ("mine.txt", "utf-16", "\t"),
         ("mine.xlsx", "", ""),
@@ -116,16 +124,16 @@ def saved(path: Path, rows: list[list[str]], encoding: str, delimiter: str) -> P
 )
 def test_what_a_spreadsheet_makes_of_a_list(name: str, encoding: str, delimiter: str, tmp_path: Path) -> None:
     rows = [
-        [" slot_id", "translation", "correction", "verdict", "p_clean", "note"],
+        [" slot_id", "translation", "Correction ", "VERDICT", "p_clean", "note"],
         ["a", "café; noir, l'été", " café\r\nvert  ", "NOISY", "0,25", "x"],
-        ["b", '"thé"', "", "Clean ", "1"],
+        ["b", '"thé"', "'=thé", "Clean ", "100%"],
         ["", "", "", "", "", ""],
     ]
     found = pairs_file.read(saved(tmp_path / name, rows, encoding, delimiter))
     assert found.frame.to_dict("list") == {
         "slot_id": ["a", "b"],
         "translation": ["café; noir, l'été", '"thé"'],
-        "correction": ["café vert", ""],
+        "correction": ["café vert", "=thé"],
         "verdict": ["noisy", "clean"],
         "p_clean": [0.25, 1.0],
     }
@@ -140,12 +148,15 @@ def test_an_export_has_a_mark_and_room_for_corrections(tmp_path: Path) -> None:
 
 def test_corrections_are_not_written_over(tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
-    path.write_text("of something else", encoding="utf-8")
+    path.touch()
     pairs_file.write(path, table(["猫", "犬"]))
     pairs_file.write(path, table(["猫", "犬"]).assign(correction=["gato", ""]))
-    with pytest.raises(UsageError, match=rf"{path} has 1 "):
-        pairs_file.write(path, table(["猫", "犬"]))
-    assert list(pairs_file.read(path).correction) == ["gato", ""]
+    for text in (None, "slot_id,verdict,corrección\na,clean,gato\n", "slot_id,verdict,correction\na,,gato\n"):
+        path.write_bytes(text.encode() if text else path.read_bytes())
+        before = path.read_bytes()
+        with pytest.raises(UsageError, match=rf"{path} "):
+            pairs_file.write(path, table(["猫", "犬"]))
+        assert path.read_bytes() == before
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ OTHER_NAMES = "--columns text=YOURS,media=YOURS"
 NO_ID = "fill in that line; or, to name the items after their pictures: --columns item_id="
 """What to type for a row without an id."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+"""The line above the header in which a spreadsheet is told the delimiter."""
 
 
 @caption_format
@@ -82,17 +85,18 @@ def table_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line in which a row begins and its fields, beginning with the header; empty lines are skipped."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    delimiter = "\t" if delimiter == "tab" else delimiter or by_name
+    named, table = table_lines(path, encoding)
+    delimiter = "\t" if delimiter == "tab" else delimiter or named or by_name
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise ArtifactError(f"{path}: fields are separated by one character, or `tab`, not by {delimiter!r}")
     reader = csv.reader(
-        (f"{line}\n" for _, line in lines(path, encoding)),
+        (f"{line}\n" for _, line in table),
         delimiter=delimiter,
         quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
         strict=True,
     )
     while True:
-        number = reader.line_num + 1
+        number = reader.line_num + (2 if named else 1)
         try:
             fields = next(reader)
         except StopIteration:
@@ -105,6 +109,14 @@ def table_rows(
             ) from None
         if fields:
             yield number, fields
+
+
+def table_lines(path: Path, encoding: str = "utf-8") -> tuple[str, Iterator[tuple[int, str]]]:
+    """The delimiter that a first line `sep=;` names, empty without one, and the lines after it with their numbers."""
+    table = lines(path, encoding)
+    first = next(table, None)
+    named = _SEPARATOR.fullmatch(first[1]) if first else None
+    return (named[1], table) if named else ("", chain([first] if first else [], table))
 
 
 def _places(columns: Sequence[str], header: Mapping[str, str] | None, where: str) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
-from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_rows
+from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role
 from ccr_cli.data.formats.excel import sheet_rows
 from ccr_cli.data.formats.folder import captioned
@@ -270,9 +270,13 @@ def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the option for the delimiter of the header with the most known names, if it is not the usual one."""
+    """Returns the option for the delimiter of the header with the most known names, if it is not the usual one.
+
+    A first line `sep=;` names it.
+    """
     usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
-    _, line = next(lines(path, options.get("encoding", "utf-8")), (1, ""))
+    named, table = table_lines(path, options.get("encoding", "utf-8"))
+    _, line = next(table, (1, ""))
 
     def fit(delimiter: str) -> tuple[int, int, bool]:
         try:
@@ -281,5 +285,5 @@ def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
             names = []
         return len(match(names, {})), len(names), delimiter == usual
 
-    best = max(_DELIMITERS, key=fit)
+    best = named or max(_DELIMITERS, key=fit)
     return {} if best == usual else {"delimiter": _WORDS.get(best, best)}

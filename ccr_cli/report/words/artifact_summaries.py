@@ -10,9 +10,11 @@ from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, read_galleries, signature_of
+from ccr_cli.console import counted
 from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
+from ccr_cli.report.tables.results import BASELINE, base_label
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
 from ccr_cli.report.words import signature_words
@@ -69,7 +71,7 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
     if brief:
         splits = [split for part in quality.values() for split in part["splits"].values()]
         flagged, failed, captions = (sum(split[key] for split in splits) for key in ("flagged", "failed", "captions"))
-        failures = f", {failed} captions failed" if failed else ""
+        failures = f", {counted(failed, 'caption')} failed" if failed else ""
         yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}")
         return
     scored = []
@@ -80,7 +82,7 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
                 known = human["scores"].items()
                 scores = (f"{metric_name} {with_interval(s['score'], s['interval'])}" for metric_name, s in known)
                 sets = dict.fromkeys([human["caption_set"], human["source_set"]])
-                about = f"{' for '.join(sets)}; {human['captions']} captions"
+                about = f"{' for '.join(sets)}; {counted(human['captions'], 'caption')}"
                 yield Line(f"    {', '.join(scores)} against {reference_words(human)} ({about})")
                 scored.append(human)
         for note in part["notes"]:
@@ -94,7 +96,9 @@ def _without_references(split: dict[str, Any]) -> str:
     """What is known of a split without human references."""
     flags = ", ".join(f"{flag} {n}" for flag, n in split["flags"].items() if n)
     failed = f", {split['failed']} failed" if split["failed"] else ""
-    parts = [f"{split['captions']} captions{failed}, {split['flagged']} flagged{f' ({flags})' if flags else ''}"]
+    parts = [
+        f"{counted(split['captions'], 'caption')}{failed}, {split['flagged']} flagged{f' ({flags})' if flags else ''}"
+    ]
     if split["length_ratio"] is not None:
         parts.append(f"length ratio {decimal(split['length_ratio'], 2)}")
     if split["round_trip"]:
@@ -118,7 +122,7 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
             level = ""
             if figure == "SumR":
                 level = f"; chance: about {metric(even_sum_r(queries / len(run.langs(config)), items))}"
-            half = f"half of it: {queries:,} {kind} queries, {items:,} items"
+            half = f"half of it: {queries:,} {kind} queries, {counted(items, 'item')}"
             reached += f" ({half}; not comparable with test results{level})"
     yield Line(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; trained for {duration(seconds)}")
     if counts.get("stopped"):
@@ -130,13 +134,17 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
     facts = diagnosis.summary(artifact)
     judge = facts["judge"] + (f" ({facts['judge_side']})" if facts["judge_side"] else "")
     rare = "" if facts["judge"] == "oracle" else f"; {facts['called_noisy_rare']} of them contain rare words"
-    called = f"{facts['called_noisy']} of {facts['pairs']} training pairs ({percent(facts['share_noisy'], 1)})"
+    called = (
+        f"{facts['called_noisy']} of {counted(facts['pairs'], 'training pair')} ({percent(facts['share_noisy'], 1)})"
+    )
     yield Line(f"{judge} calls {called} mismatched{rare}")
     split = facts["split"]
     if "expected" in split:
-        precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
-        wrong = f"{percent(split['wrong'], 1)} of the calls are wrong, precision {precision}, recall {recall}"
-        yield Line(f"threshold: {threshold(split)}; under the fitted mixture {wrong}")
+        wrong = f"under the fitted mixture {percent(split['wrong'], 1)} of the pairs are mismatched"
+        if facts["called_noisy"]:
+            precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
+            wrong += f", and the calls have precision {precision}, recall {recall}"
+        yield Line(f"threshold: {threshold(split)}; {wrong}")
     if facts["detection"]:
         found = {name: probability(facts["detection"][name]) for name in ("auroc", "recall", "false_alarms", "f1")}
         yield Line(
@@ -256,9 +264,10 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
                 [
                     *([f"more test items than {items}"] if items < FEW else []),
                     "more epochs (ccr train --epochs)",
-                    f"--method infonce, or check the pairs: ccr diagnose runs/{trained}",
+                    *(["--method infonce"] if base_label(result["label"]) != BASELINE else []),
                 ]
             )
+            todo += f", or check the pairs: ccr diagnose runs/{trained}"
             text = f"{_queries(result)}: SumR {metric(result['SumR'])} is close to chance ({metric(level)})"
             yield Line(f"{text}\n  try: {todo}", warning=True)
 

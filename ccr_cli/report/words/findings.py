@@ -81,7 +81,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
         headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}"
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
-    more += [_near_chance(view.chance)] if view.chance is not None and _is_close(rows, method, view) else []
+    more += [_near_chance(view.chance, method)] if view.chance is not None and _is_close(rows, method, view) else []
     if results.counterpart(frame, method, results.BASELINE) is None:
         variants = [label for label in results.methods(frame) if results.base_label(label) == results.BASELINE]
         if variants:
@@ -119,8 +119,9 @@ def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
     return bool(runs) and all(chance.is_close(value, (low, high), view.chance) for value, low, high in runs)
 
 
-def _near_chance(level: float) -> str:
-    todo = "Train it for more epochs, try infonce, or check the pairs with ccr diagnose."
+def _near_chance(level: float, method: str) -> str:
+    other = "" if results.base_label(method) == results.BASELINE else f", try {results.BASELINE}"
+    todo = f"Train it for more epochs{other}, or check the pairs with ccr diagnose."
     return f"That is close to chance (SumR {metric(level)}). {todo}"
 
 

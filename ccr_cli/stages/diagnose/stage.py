@@ -19,7 +19,7 @@ from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import warn
+from ccr_cli.console import counted, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
@@ -135,7 +135,7 @@ def _diagnose(build: Build, inputs: Inputs, trained: base.Artifact, device: torc
     triplets = training_triplets(data, translations, pairs, feats, needs, other, compared=compared)
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
-        warn(f"{unread} triplets are left out: they have no text that the judge {judge} could compare")
+        warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
     source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")

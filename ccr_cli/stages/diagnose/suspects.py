@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis
+from ccr_cli.console import counted
 from ccr_cli.errors import UsageError
 from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.report.page import lists
@@ -75,7 +76,7 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
         raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
     image_of = {str(row["item_id"]): row["image"] for row in rows}
     summary = diagnosis.summary(made)
-    title = f"{summary['run']}: the {len(rows):,} most suspicious of {summary['pairs']:,} training pairs"
+    title = f"{summary['run']}: the {len(rows):,} most suspicious of {counted(summary['pairs'], 'training pair')}"
     title += f", {summary['called_noisy']:,} of which are called noisy"
     source_lang, rule = dataset.read(data).source_lang, threshold(summary["split"])
     with base.atomic_open(path, "w") as handle:

@@ -31,7 +31,7 @@ from ccr_cli.artifacts.signature import (
     sim_value,
 )
 from ccr_cli.artifacts.signature import galleries as gallery_sizes
-from ccr_cli.console import say, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.protocols import first_captions, read_protocols
 from ccr_cli.errors import ArtifactError
@@ -119,7 +119,7 @@ class Evaluator:
             if kind == HUMAN:
                 _warn_mixed(about)
             if gallery.missing:
-                warn(f"{gallery.missing} {protocol.split} items of {target.data.name} have no features")
+                warn(f"{counted(gallery.missing, f'{protocol.split} item')} of {target.data.name} without features")
             if visual is None:
                 visual = self.model.visuals(gallery, target.features)
             embedded = self._language(about, gallery, visual)

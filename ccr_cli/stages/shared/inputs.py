@@ -47,9 +47,8 @@ class Inputs:
         """Takes the one artifact of a kind that fits; ArtifactError if none does, or several (they are listed).
 
         Looks among the named artifacts, or in the workspace if none of the kind is named. A named artifact that was
-        made from other named ones (features, joined in the same pipe) replaces them; of several that fit those that are
-        `better` are preferred. `described` is for messages, e.g. `of multi30k in de`; `hint` the command that would
-        make it.
+        made from other named ones replaces them (`latest`); of several that fit those that are `better` are preferred.
+        `described` is for messages, e.g. `of multi30k in de`; `hint` the command that would make it.
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
@@ -65,7 +64,7 @@ class Inputs:
         """Like `one`, but returns None if nothing fits."""
         matches = self._matches(kind, fits)
         if any(a.kind == kind for a in self.named):
-            matches = [a for a in matches if not any(made_from(a)(other) for other in matches)]
+            matches = latest(matches)
         if len(matches) > 1:
             matches = [a for a in matches if better(a)] or matches
         if len(matches) < 2:
@@ -99,6 +98,11 @@ class Inputs:
         """Records that an artifact was read, for the list that the stage prints."""
         if artifact.id not in {a.id for a in self.read}:
             self.read.append(artifact)
+
+
+def latest(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
+    """Leaves out artifacts that others were made from: parts of joined features, a translation before its repair."""
+    return [a for a in artifacts if not any(made_from(a)(other) for other in artifacts)]
 
 
 def made_from(parent: base.Artifact) -> Fits:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.console import say, warn
-from ccr_cli.data.pairs_file import PairsFile, one_line
+from ccr_cli.console import counted, say, warn
+from ccr_cli.data.pairs_file import WHERE_TO_CORRECT, PairsFile, one_line
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
@@ -53,14 +53,19 @@ class PairSelection:
         if changed_N.any() and changed_N[named_N].all():
             raise UsageError(
                 f"no pair of {self.table.path} has the texts that were judged",
-                hint="name the translation and the --noise of the run that was diagnosed",
+                hint=f"name the translation and the --noise of the run that was diagnosed; {WHERE_TO_CORRECT}",
             )
         if changed_N.any():
-            warn(f"{changed_N.sum()} pairs have changed since they were judged: they are kept with full belief")
+            changed = counted(int(changed_N.sum()), "pair")
+            example = triplets.slot_ids[int(changed_N.argmax())]
+            warn(
+                f"{changed}, such as {example!r}, with other texts than in {self.table.path}: kept with full belief; "
+                f"{WHERE_TO_CORRECT}"
+            )
         corrected_N = (correction_N != "") & ~changed_N
         trusted_N = changed_N | corrected_N
         if corrected_N.any():
-            say(f"{corrected_N.sum()} pairs are corrected by hand")
+            say(f"corrected by hand: {counted(int(corrected_N.sum()), 'pair')}")
             triplets = triplets.correct(corrected_N & ~done_N, correction_N)
         keep_N = named_N
         if not self.weighted and "verdict" in frame:
@@ -68,7 +73,12 @@ class PairSelection:
         kept = np.flatnonzero(keep_N)
         if len(kept) < 2:
             raise UsageError(f"{self.table.path} leaves {len(kept)} of {len(triplets)} pairs to train on")
-        say(f"training on {len(kept)} of {len(triplets)} pairs, those of {self.table.path.name}")
+        say(f"training on {len(kept)} of {counted(len(triplets), 'pair')}, those of {self.table.path.name}")
+        if 2 * (inside := int(named_N.sum())) < len(triplets):
+            warn(
+                f"{self.table.path} has {inside} of {len(triplets)} training pairs: the other {len(triplets) - inside} "
+                "are left out; the file of ccr diagnose RUN --export FILE has all of them"
+            )
         chosen = triplets.select(kept)
         return chosen, self._belief(row_N[kept], trusted_N[kept]) if self.weighted else None
 

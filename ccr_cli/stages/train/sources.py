@@ -16,7 +16,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, UsageError, no_share
-from ccr_cli.stages.shared.inputs import Inputs, made_from, require_parent
+from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, require_parent
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 
@@ -58,9 +58,10 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
     """Finds the data set, translations and features to train on, without noise.
 
     Of two given translations into one language the first is trained on, and the judge `translation` compares it with
-    the second. Of translations into several languages all are trained on. Without a given translation this looks for
-    those of the given data set, or of the data set of the given features or noise. A method that needs no translation
-    does without one if there is none, or if `lang` is the language of the captions.
+    the second; a repaired translation replaces the one that it was made from. Of translations into several languages
+    all are trained on. Without a given translation this looks for those of the given data set, or of the data set of
+    the given features or noise. A method that needs no translation does without one if there is none, or if `lang` is
+    the language of the captions.
 
     Args:
         inputs: The given artifacts, and where to look for others.
@@ -82,7 +83,7 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
     def of_data(artifact: base.Artifact) -> bool:
         return not narrow or not paths or any(p.id in paths for p in artifact.parents)
 
-    translations = [a for a in inputs.named if a.kind == "translation" and of_data(a)]
+    translations = latest([a for a in inputs.named if a.kind == "translation" and of_data(a)])
     known = tuple(sorted({translation.language(a) for a in translations}))
     languages = (tuple(sorted(set(lang.split(SEVERAL)))) if lang else known) or (None,)
     second = None

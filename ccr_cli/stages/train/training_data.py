@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts import dataset, noise, translation
-from ccr_cli.console import say, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import HFTokenizer
 from ccr_cli.errors import ArtifactError, UsageError
@@ -28,6 +28,9 @@ from ccr_cli.stages.train.sources import Sources
 
 UNKNOWN = 0.2
 """Fraction of unknown tokens above which a tokenizer is broken or of another script."""
+
+FEW = 10
+"""A selection by fewer items is chance."""
 
 
 class TrainingData:
@@ -66,7 +69,7 @@ class TrainingData:
             raise ArtifactError(f"{options.method} learns categories, and items of {sources.data.path} have no label")
         if triplets.dropped:
             why = "an item without features, or a caption untranslated or not translated back"
-            warn(f"{triplets.dropped} triplets left out: {why}")
+            warn(f"{counted(triplets.dropped, 'triplet')} left out: {why}")
         visual, item_ids = triplets.visual, triplets.item_ids
         reads_back = triplets.back is not None and ("back" in self.needs or (compared and second is None))
         triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
@@ -104,6 +107,9 @@ class TrainingData:
                 self.validation[lang] = gallery(used, sources.features, "val-select", queries, what, self.needs)
             except ArtifactError as error:
                 missed[lang] = error.message
+        items = max((len(each.item_ids) for each in self.validation.values()), default=FEW)
+        if items < FEW:
+            warn(f"only {counted(items, 'validation item')} to select the epoch by: which epoch is kept is chance")
         for lang, reason in missed.items() if self.validation else ():
             warn(f"{lang} does not count for model selection: {reason}")
         if not self.validation:

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.build import Build, OtherRequestError, build_artifact, bu
 from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.cache_folder import cache_folder
-from ccr_cli.console import say
+from ccr_cli.console import counted, say
 from ccr_cli.data.manifests import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
@@ -139,7 +139,7 @@ class TranslationJob:
         if self.again:
             self.again.refuse_same(self.request)
             if self.again.sent:
-                say(f"{len(self.again.sent)} captions of {self.again.original.name} are translated again")
+                say(f"to translate again: {counted(len(self.again.sent), 'caption')} of {self.again.original.name}")
         rounds = (
             "" if self._by_hand else "-only" if self.again else f"-rounds{options.rounds}" if options.rounds > 1 else ""
         )

@@ -39,8 +39,8 @@ class TranslateOptions:
     split: str | None = option(None, "Translate only this split.", show_default="all")
     only: Path | None = option(
         None,
-        "Use the corrections in this list (.parquet, .csv), or translate its noisy captions again, and take the others "
-        "from the existing translation in its language; ccr diagnose --export writes a list.",
+        "Use the corrections in this list (.csv, .tsv, .txt, .xlsx, .parquet), or translate its noisy captions again, "
+        "and take the others from the existing translation in its language; ccr diagnose --export writes a list.",
         show_default=False,
     )
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.dataset import Dataset
-from ccr_cli.console import say, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.inputs import Inputs, made_from
@@ -83,25 +83,27 @@ class Retranslation:
         frame = pd.concat([kept, new[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
-        changed = len(self._texts(ordered) - self._texts(before))
-        by_hand = f", {len(self.corrections)} of them {translation.BY_HAND}" if self.corrections else ""
-        outcome = f"{changed} of {len(self.captions)} captions have a new translation{by_hand}"
-        say(outcome) if changed else warn(f"{outcome}: try another engine or model")
+        changed = {caption for caption, _ in self._texts(ordered) - self._texts(before)}
+        by_hand = (
+            f", {len(changed & self.corrections.keys())} of them {translation.BY_HAND}" if self.corrections else ""
+        )
+        outcome = f"new translations: {len(changed)} of {counted(len(self.captions), 'caption')}{by_hand}"
+        say(outcome) if changed else warn(f"{outcome}; try another engine or model")
         return ordered
 
     def _texts(self, frame: pd.DataFrame) -> set[tuple[str, str]]:
         rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
-        return _texts(rows[rows["source_caption_id"].isin(self.captions)])
+        return set(_texts(rows[rows["source_caption_id"].isin(self.captions)]))
 
 
-def _texts(frame: pd.DataFrame, column: str = "text") -> set[tuple[str, str]]:
+def _texts(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
     """Source captions with their translations, however programs end lines."""
-    return set(zip(frame["source_caption_id"], map(pairs_file.one_line, frame[column]), strict=True))
+    return list(zip(frame["source_caption_id"], map(pairs_file.one_line, frame[column]), strict=True))
 
 
 def _forward(artifact: base.Artifact) -> set[tuple[str, str]]:
     frame = translation.read(artifact)
-    return _texts(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")])
+    return set(_texts(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]))
 
 
 def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
@@ -109,7 +111,7 @@ def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[st
 
     So corrections are added to those that a list's translation has already.
     """
-    texts = _texts(rows, "translation") if "translation" in rows else set()
+    texts = set(_texts(rows, "translation")) if "translation" in rows else set()
     found = [(len(_forward(a) & texts) if texts else 0, "only" not in a.request, a.id) for a in translations]
     best = max(((number, whole) for number, whole, _ in found), default=None)
     return {id_ for number, whole, id_ in found if (number, whole) == best}
@@ -159,28 +161,33 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         return of_data(artifact) and (artifact in inputs.named or artifact.id in judged)
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
+    other = rows.iloc[:0]
+    if "translation" in rows:
+        forward = _forward(original)
+        judged_N = [pair in forward for pair in _texts(rows, "translation")]
+        other = rows[~np.array(judged_N, dtype=bool)]
     noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""
     corrected = rows["correction"] != ""
     left = int((noisy & ~corrected).sum()) if corrected.any() and engine == "auto" else 0
     rows = rows[corrected if left else noisy | corrected]
+    if not other.empty:
+        others = counted(other["source_caption_id"].nunique(), "caption")
+        where = f"{others} in {only}, such as {other['source_caption_id'].iloc[0]!r}"
+        warn(f"{where}, with another translation than in {original.name}: skipped; {pairs_file.WHERE_TO_CORRECT}")
     if rows.empty:
         raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
+    rows = rows[~rows.index.isin(other.index)]
+    if rows.empty:
+        message = f"{original.name} has none of the noisy or corrected translations in {only}"
+        hint = "name the translation that was judged; if letters in the list are wrong, save it as CSV UTF-8"
+        raise UsageError(message, hint=hint)
     chosen = set(rows["source_caption_id"])
-    if "translation" in rows:
-        chosen = {caption for caption, _ in _texts(rows, "translation") & _forward(original)}
-        if not chosen:
-            message = f"{original.name} has none of the noisy or corrected translations in {only}"
-            raise UsageError(
-                message,
-                hint="name the translation that was judged; if letters in the list are wrong, save it as CSV UTF-8",
-            )
-        if skipped := rows["source_caption_id"].nunique() - len(chosen):
-            warn(f"{skipped} captions are skipped: their translation is not the one that was judged")
-    typed = rows[(rows["correction"] != "") & rows["source_caption_id"].isin(chosen)]
+    typed = rows[rows["correction"] != ""]
     corrections = dict(zip(typed["source_caption_id"], typed["correction"], strict=True))
     for caption, text in zip(typed["source_caption_id"], typed["correction"], strict=True):
         if corrections[caption] != text:
             raise UsageError(f"{only} corrects {caption!r} twice: {text!r} and {corrections[caption]!r}")
     if left:
-        say(f"{left} noisy captions without a correction keep their translation; --engine NAME translates them again")
+        captions = counted(left, "noisy caption")
+        say(f"{captions} without a correction: not translated again; --engine NAME translates them again")
     return Retranslation(original, frozenset(chosen), corrections, pairs.sha256)

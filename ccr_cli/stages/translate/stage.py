@@ -15,7 +15,7 @@ from ccr_cli import console
 from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.parquet import write_table
-from ccr_cli.console import say, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
@@ -148,7 +148,7 @@ def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) ->
             total += len(results)
     refuse_too_many(len(failed), total, options.max_failed, "captions", failed[0] if failed else "")
     if failed:
-        warn(f"{len(failed)} captions failed, such as: {failed[0]}; making the artifact tries them again")
+        warn(f"{counted(len(failed), 'caption')} failed, such as: {failed[0]}; making the artifact tries them again")
     if total:
         say(f"{part}: {total} captions are translated")
     else:

@@ -26,7 +26,7 @@ from typing import Any
 
 from ccr_cli.artifacts.base import canonical_json, sha256_text, write_json
 from ccr_cli.artifacts.workspace import slug
-from ccr_cli.console import progress, say
+from ccr_cli.console import counted, progress, say
 from ccr_cli.errors import ArtifactError
 from ccr_cli.translators.base import Translation, Translator
 
@@ -123,7 +123,7 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
     total = len({text for group in groups for text in group})
     label = f"translate {step.source} -> {step.target} ({step.direction})"
     if results:
-        say(f"{label}: {len(results)} of {total} captions are known already")
+        say(f"{label}: {len(results)} of {counted(total, 'caption')} known already")
     try:
         with progress(total - len(results), label, "captions") as advance:
             for group in groups:

@@ -14,7 +14,7 @@ from ccr_cli.data import collections
 from ccr_cli.stages.data.folder import absent_media
 
 SPLITS = {"train": ("10.jpg", "11.jpg"), "test": ("30.jpg",)}
-NOTE = "1 items have no caption in en, the source language, e.g. '11.jpg'"
+NOTE = "1 item without a caption in en, the source language, e.g. '11.jpg'"
 
 
 def listed(*captions: str, header: str = "item_id,text,lang") -> Collection:

@@ -44,8 +44,15 @@ def products(*arguments: str | Path) -> tuple[toy.Outcome, dataset.Dataset]:
     return done, dataset.read(done.made)
 
 
-def write(path: str, *rows: tuple[str, ...], delimiter: str = ",", encoding: str = "utf-8", end: str = "\n") -> None:
-    text = "".join(delimiter.join(row) + end for row in rows)
+def write(
+    path: str,
+    *rows: tuple[str, ...],
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    end: str = "\n",
+    above: str = "",
+) -> None:
+    text = above + "".join(delimiter.join(row) + end for row in rows)
     Path(path).write_bytes(text.encode(encoding))
 
 
@@ -64,6 +71,7 @@ def content(data: dataset.Dataset) -> dict[str, str]:
     [
         ("products.csv", {}),
         ("products.csv", {"delimiter": ";", "end": "\r\n", "encoding": "utf-8-sig"}),
+        ("products.csv", {"delimiter": ";", "above": "sep=;\n"}),
         ("products.tsv", {"delimiter": "\t"}),
         ("products.txt", {"delimiter": "\t", "encoding": "utf-16"}),
         ("products.csv", {"delimiter": "|", "encoding": "cp1252"}),

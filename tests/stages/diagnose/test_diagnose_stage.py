@@ -311,7 +311,7 @@ def test_the_sheet_shows_the_worst_and_runs_nothing(finished: Chain, tmp_path: P
     assert page.count('src="data:image/png') == 5 and "default-src 'none'" in page and "<script" not in page
     for place, (_, pair) in enumerate(pairs.sort_values("place").head(5).iterrows(), 1):
         assert pair["translation"] in page and pair["back"] in page
-        assert f"{place} <code>{pair['slot_id']}</code>" in page
+        assert f"{place} · <code>{pair['slot_id']}</code>" in page
     assert "<th>source (en)</th>" in page and 'class="boundary"' not in page
     toy.ok("diagnose", trained, "--sheet", sheet, "--worst", "5", "--share", "0.07", *CPU, workspace=finished.root)
     above, _, below = sheet.read_text(encoding="utf-8").partition('class="boundary"')
@@ -350,6 +350,8 @@ def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
     for name in ("pairs.parquet", "pairs.csv"):
         done = toy.ok("diagnose", trained, "--export", tmp_path / name, *CPU, workspace=chain.root)
         assert done.paths[-1] == made.path
+        translated = chain.find("translation")
+        assert f"ccr translate translations/toy/{translated.name} --only {tmp_path / name}" in done.err
         found = listing.read(tmp_path / name).frame
         for column in ("slot_id", "source_caption_id", "verdict", "translation"):
             assert list(found[column]) == list(pairs[column])

@@ -85,7 +85,7 @@ def test_pairs_that_are_called_noisy_are_left_out(finished: Chain, exported: Pat
     assert set(found.triplets.slot_ids) == whole - gone and len(found.source) == len(found.target) == 36
     assert (found.first_belief.VT == 1).all() and found.triplets.wrong is None
     done = toy.ok("train", *TRAIN, "--verdicts", exported, workspace=finished.root)
-    assert done.made.counts["triplets"] == 36 and "36 of 48 pairs" in done.err
+    assert done.made.counts["triplets"] == 36 and "36 of 48 pairs" in done.err and "--export" not in done.err
     config = run.config(done.made)
     assert config["pairs"] == {"sha256": base.sha256_file(exported), "as": "verdicts"} == done.made.request["pairs"]
 
@@ -101,6 +101,19 @@ def test_probabilities_weight_the_pairs_from_the_first_epoch(finished: Chain, tm
     assert ((p.VS == 1) & (p.VT == 0.25) & (p.ST == 0.25)).all(), "the translation is doubted, and nothing else"
     with pytest.raises(UsageError, match="--weigh-verdicts"):
         material(finished, exported, weighted=True, judge="translation")
+
+
+def test_few_pairs_and_corrections_in_another_column_are_told(
+    finished: Chain, tmp_path: Path, exported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = listing.read(exported).frame.head(20).assign(verdict="clean")
+    rows.loc[3, "translation"] = "nada"
+    rows.to_csv(tmp_path / "mine.csv", index=False)
+    assert len(material(finished, tmp_path / "mine.csv").triplets) == 20
+    told = " ".join(capsys.readouterr().err.split())
+    assert all(each in told for each in ("1 pair", repr(rows.loc[3, "slot_id"]), "column correction"))
+    assert all(each in told for each in ("20 of 48", "28", "--export")), told
+    assert "5 validation items" in told
 
 
 def test_a_weight_of_zero_is_as_good_as_leaving_a_pair_out(finished: Chain, tmp_path: Path, exported: Path) -> None:
@@ -167,9 +180,8 @@ def test_pairs_that_are_not_what_was_judged_count_as_never_doubted(finished: Cha
 def test_a_run_without_some_pairs_is_diagnosed_on_all(finished: Chain, tmp_path: Path) -> None:
     slots = sorted(noise.read(finished.find("noise"))["slot_id"])
     half = hand_made(tmp_path / "half.csv", [{"slot_id": slot} for slot in slots[::2]])
-    trained = toy.ok(
-        "train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--verdicts", half, workspace=finished.root
-    ).made
+    done = toy.ok("train", "--method", "decl", "--epochs", "2", *toy.SMALL, "--verdicts", half, workspace=finished.root)
+    trained = done.made
     judged = diagnosis.read_pairs(toy.ok("diagnose", trained.path, *CPU, workspace=finished.root).made)
     assert sorted(judged["slot_id"]) == slots
     seen = judged["slot_id"].isin(slots[::2])
@@ -182,7 +194,7 @@ def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: P
     same = str(frame.loc["red-circle-en0@es", "text"])
     engine.knows({"red circle": same, same: "red circle"})
     done = toy.ok("translate", "--lang", "es", "--only", path, "--engine", "apertium", workspace=workspace.root)
-    assert "0 of 1 captions have a new translation" in done.err
+    assert "0 of 1 caption" in done.err
 
 
 @pytest.mark.parametrize(
@@ -194,6 +206,7 @@ def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: P
         ([{"slot_id": "red-circle-en0"}], ("--weigh-verdicts",), "has no column p_clean"),
         ([{"slot_id": "red-circle-en0", "lang": "fr"}], (), "pairs in fr, and none in es"),
         ([{"slot_id": "red-circle-en0"}], (), "leaves 1 of 48 pairs"),
+        ([{"slot_id": "red-circle-en0", "translation": "nada"}], (), "column correction"),
     ],
 )
 def test_a_list_of_something_else_is_refused(
@@ -245,7 +258,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     english = listing.read(exported).frame.set_index("slot_id")["source_text"]
     engine.knows({english[c]: f"de nuevo {words[c]}" for c in gone} | {f"de nuevo {words[c]}": "again" for c in gone})
     done = toy.ok("translate", first.path, "--only", exported, "--engine", "apertium", workspace=finished.root)
-    assert "12 of 12 captions have a new translation" in done.err
+    assert "12 of 12 captions" in done.err and f"ccr train translations/toy/{done.made.name}\n" in done.err
     made, after = done.made, translation.read(done.made).set_index("caption_id")
     assert list(after.index) == list(before.index), "complete, and in the same order"
     anew = after["source_caption_id"].isin(gone) & (after["direction"] == "forward")
@@ -260,7 +273,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     again = toy.ok("translate", "--lang", "es", "--only", exported, "--engine", "apertium", workspace=finished.root)
     assert again.made.id == made.id, "one that was mended is not mended again unless it is named"
     trained = toy.ok("train", made.path, *TRAIN, "--verdicts", exported, workspace=finished.root)
-    assert trained.made.counts["triplets"] == 48 and "12 pairs " in trained.err
+    assert trained.made.counts["triplets"] == 48 and "12 pairs, " in trained.err
     shown = toy.ok("evaluate", trained.made.path, "-v", *CPU, workspace=finished.root)
     mt = next(part for part in shown.err.replace("\n", "").split("|") if part.startswith("mt:"))
     assert mt.startswith("mt:recorded:") and "&apertium:" in mt
@@ -281,7 +294,7 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
     options = ("--lang", "es", "--only", path, "--engine", "apertium", "--max-failed", "0.9")
     done = toy.ccr("translate", *options, workspace=workspace.root)
     assert done.code == 3, done.err
-    assert "1 of 2 captions have a new translation" in done.err
+    assert "1 of 2 captions" in done.err
     frame = translation.read(done.made).set_index("caption_id")
     assert frame.loc["red-circle-en0@es", "text"] == "rojo" and frame.loc["red-circle-en1@es", "status"] == "failed"
     assert "red-circle-en1@es@en" not in frame.index, "the way back of what is no more there"
@@ -305,7 +318,8 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
             (),
             "'uno' and 'dos'",
         ),
-        ([{"source_caption_id": "red-circle-en0", "translation": "nada"}], (), "pairs.csv"),
+        ([{"source_caption_id": "red-circle-en0", "translation": "nada"}], (), "1 caption in "),
+        ([{"source_caption_id": "red-circle-en0", "translation": "nada", "verdict": "clean"}], (), "'red-circle-en0'"),
         ([{"source_caption_id": "red-circle-en0"}], ("--back",), "--back, --with-queries, --rounds and --split"),
         ([{"source_caption_id": "red-circle-en0"}], ("--engine", "recorded"), "same engine"),
     ],
@@ -331,7 +345,8 @@ def test_without_a_language_or_a_translation_nothing_can_be_mended(finished: Cha
 def corrected(path: Path, corrections: dict[str, str]) -> Path:
     """Saves a list as a spreadsheet does after a person has typed corrections."""
     frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    frame["correction"] = frame["slot_id"].map(corrections).fillna("")
+    cells = {slot: f"'{text}" if text.startswith("=") else text for slot, text in corrections.items()}
+    frame["correction"] = frame["slot_id"].map(cells).fillna("")
     frame["verdict"] = frame["verdict"].str.upper()
     frame.to_csv(path, index=False, sep=";", encoding="utf-8-sig", lineterminator="\r\n", decimal=",")
     return path
@@ -410,7 +425,9 @@ def test_a_corrected_pair_is_trained_on_with_full_belief(
     assert PairSelection(listing.read(exported), False).request()["corrected"] == 2
     with pytest.raises(UsageError, match=exported.name):
         material(finished, exported, judge="translation")
-    made = toy.ok("translate", "--only", exported, "--name", "es-mended", workspace=finished.root).made
-    sources = find_sources(Inputs(Workspace(finished.root), [made]), "es")
+    repaired = toy.ok("translate", "--only", exported, "--name", "es-mended", workspace=finished.root)
+    made = repaired.made
+    sources = find_sources(Inputs.from_paths(Workspace(finished.root), repaired.out.split()), None)
+    assert len(repaired.out.split()) == 3 and sources.translated == (made,) and sources.second is None
     triplets = TrainingData(replace(sources, pairs=PairSelection(listing.read(exported), False)), *CONFIGURED).triplets
     assert typed.items() <= dict(zip(triplets.slot_ids, triplets.target, strict=True)).items()

@@ -174,7 +174,7 @@ def test_a_dry_run_without_the_model(root: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_what_is_known_is_said(root: Path, engine: Engine) -> None:
     done("--split", "train", workspace=root)
-    assert "en -> es (forward): 48 of 96 captions are known already" in toy.ok(*APERTIUM, workspace=root).err
+    assert "en -> es (forward): 48 of 96 captions known already" in toy.ok(*APERTIUM, workspace=root).err
     err = toy.ok(*APERTIUM, "--rounds", "2", workspace=root).err
     assert "en -> es (round1): 96 of 96" in err and "en -> es (forward): 96 of 96" in err
 

@@ -125,7 +125,7 @@ def test_a_training_run_leaves_untranslated_captions_out(tmp_path: Path) -> None
     made = translated(root).made
     toy.ok("extract", *toy.ENCODER, workspace=root)
     done = toy.ok("train", "--epochs", "1", *toy.SMALL, made.path, workspace=root)
-    assert "1 triplets left out" in done.err and done.made.counts["triplets"] == 47
+    assert "1 triplet left out" in done.err and done.made.counts["triplets"] == 47
 
 
 @pytest.mark.parametrize(

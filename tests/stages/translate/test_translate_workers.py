@@ -70,7 +70,7 @@ def test_what_fails_in_a_part_is_left_to_the_artifact(root: Path, engine: Engine
     table = folder.tables["en-es"] | folder.tables["es-en"]
     engine.knows({source: text for source, text in table.items() if source != "red circle"})
     done = toy.ok(*ALL, "--shard", "1/2", workspace=root)
-    assert "1 captions failed, such as: Apertium gave nothing" in done.err
+    assert "1 caption failed, such as: Apertium gave nothing" in done.err
     engine.knows({source: text for source, text in table.items() if " " not in source})
     failed = toy.ccr(*ALL, "--shard", "2/2", workspace=root)
     assert failed.code == 1 and "more than --max-failed 0.2" in failed.err
