@@ -31,7 +31,7 @@ SPLIT_NAMES = {
 SPLITS_OTHERWISE = "before a file: train=FILE; or lists of ids: --split train=IDS --split test=IDS"
 """What to type to name splits that the files do not name."""
 _POS = re.compile(r":[A-Za-z]+$")
-_OTHERS = "are left out, as captions of the same text have another one"
+_OTHERS = "left out, as captions of the same text have another one"
 
 
 class ItemName(NamedTuple):
@@ -99,7 +99,7 @@ class Assembly:
             if spec.role == "captions":
                 self._attempt(spec, self._captions)
         items, captions = self._item_table(), self._caption_table()
-        self.notes = [f"{number:,} captions {why}" for why, number in self.left_out.items()]
+        self.notes = [f"{counted(number, 'caption')} {why}" for why, number in self.left_out.items()]
         if self.own and self.unlisted:
             self.notes.append(
                 f"the first id that no list names is {self.unlisted!r}; "
@@ -211,13 +211,13 @@ class Assembly:
             kept = named_split if named_split in self.variant.unlisted and not self.lists_lacking else ""
             split = self.listed.get(named.item) or (item.split if item else kept)
             if not split:
-                self.left_out["belong to items that no list of a split names"] += 1
+                self.left_out["of items that no list of a split names"] += 1
                 self.unlisted = self.unlisted or record.item
             return split
         if item is None:
             if not named_split:
-                of = f"of {Path(spec.path).name} " if self.own else ""
-                self.left_out[f"{of}belong to items whose split is unknown"] += 1
+                where = f" in {Path(spec.path).name}" if self.own else ""
+                self.left_out[f"of items whose split is unknown{where}"] += 1
             return named_split
         if named_split and named_split != item.split:
             raise ArtifactError(
@@ -275,7 +275,7 @@ class Assembly:
         return pd.DataFrame(rows, columns=ITEMS.names).astype({"label": "Int32"})
 
     def _nothing(self, what: str) -> ArtifactError:
-        why = "; ".join(f"{number:,} captions {why}" for why, number in self.left_out.items())
+        why = "; ".join(f"{counted(number, 'caption')} {why}" for why, number in self.left_out.items())
         hint = f"--split auto divides the items; or {SPLITS_OTHERWISE}" if why else None
         if self.own and not why:
             why = "no caption in " + ", ".join(spec.path for spec in self.variant.files if spec.role == "captions")
@@ -338,14 +338,16 @@ class Assembly:
             if source is not None:
                 target = caption_text(spec, record)
                 if not target:
-                    left_out["are empty"] += 1
+                    left_out["without a text"] += 1
                 elif found.setdefault(source, target) != target:
                     left_out[_OTHERS] += 1
         if not found:
             raise ArtifactError(f"{place} translates no {spec.source} caption of {self.variant.name}")
         table = self.translations.setdefault(spec.table, {})
         left_out[_OTHERS] += sum(table.setdefault(text, target) != target for text, target in found.items())
-        self.notes += [f"{number:,} translations of {spec.path} {why}" for why, number in left_out.items() if number]
+        self.notes += [
+            f"{counted(number, 'translation')} of {spec.path} {why}" for why, number in left_out.items() if number
+        ]
 
 
 def _caption_ids(frame: pd.DataFrame) -> list[str]:

@@ -148,7 +148,7 @@ class OwnAssembly(Assembly):
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         key = (item, record.lang or spec.lang, record.caption_set, caption_text(spec, record))
         if self.rules.tidy and key[-1] and key in self.texts:
-            self.left_out["repeat another one of their item and are left out"] += 1
+            self.left_out["left out, repeating another one of the item"] += 1
             return
         self.texts.add(key)
         super()._caption(spec, record, item)

@@ -73,11 +73,11 @@ class PairSelection:
         kept = np.flatnonzero(keep_N)
         if len(kept) < 2:
             raise UsageError(f"{self.table.path} leaves {len(kept)} of {len(triplets)} pairs to train on")
-        say(f"training on {len(kept)} of {counted(len(triplets), 'pair')}, those of {self.table.path.name}")
+        say(f"training on {len(kept):,} of {counted(len(triplets), 'pair')}, those of {self.table.path.name}")
         if 2 * (inside := int(named_N.sum())) < len(triplets):
             warn(
-                f"{self.table.path} has {inside} of {len(triplets)} training pairs: the other {len(triplets) - inside} "
-                "are left out; the file of ccr diagnose RUN --export FILE has all of them"
+                f"{self.table.path} has {inside:,} of {len(triplets):,} training pairs: the other "
+                f"{len(triplets) - inside:,} are left out; the file of ccr diagnose RUN --export FILE has all of them"
             )
         chosen = triplets.select(kept)
         return chosen, self._belief(row_N[kept], trusted_N[kept]) if self.weighted else None

@@ -210,7 +210,7 @@ def test_the_ending_of_a_media_file_does_not_keep_ids_apart(files: Path) -> None
     assert sorted(zip(read.captions["item_id"], read.captions["lang"], strict=True)) == [
         (item, lang) for item in ("-1.jpg", "b.jpg") for lang in ("de", "en")
     ]
-    assert "1 captions belong to items that no list" in done.err
+    assert "1 caption of items that no list" in done.err
     assert "'c.jpg'" in done.err and "'-1.jpg'" in done.err
 
 

@@ -96,7 +96,7 @@ def test_of_two_translations_of_one_text_the_first_is_kept_and_said(tmp_path: Pa
     manifest, root = collection.write(tmp_path)
     done = run(manifest, root, workspace=tmp_path / "space")
     assert done.code == 0
-    assert "1 translations of mt/one.txt are left out, as captions of the same text have another one" in done.err
+    assert "1 translation of mt/one.txt left out, as captions of the same text have another one" in done.err
     table = done.made.file("translations/one-en-zh.tsv").read_text(encoding="utf-8").splitlines()
     assert table[:2] == ["source\ttarget", "picture 10 in train\tpicture 10 in train A"]
     assert sum(line.startswith("picture 10 in train\t") for line in table) == 1

@@ -245,7 +245,7 @@ def test_an_item_may_have_many_rows_and_equal_ones_count_once(here: Path) -> Non
     write("products.csv", ("image", "caption"), *rows)
     done, data = products("products.csv")
     assert data.captions.groupby("item_id")["text"].apply(list)["a"] == ["a red shoe", "a trainer"]
-    assert "1 captions repeat" in done.err and len(data.captions) == 6
+    assert "1 caption left out" in done.err and len(data.captions) == 6
     exact = run("--format", "captions-csv", "products.csv", "--name", "exact").made
     assert len(dataset.read(exact).captions) == 7, "a named format is read to the letter"
 
