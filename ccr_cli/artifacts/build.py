@@ -27,6 +27,7 @@ PLAN = ".plan.json"
 _ABOUT, _SOURCE = "about", "source"
 _MOVING = re.compile("-|latest|best:.*")
 """Words that may mean other artifacts tomorrow."""
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -288,7 +289,8 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
         return
     old, new = existing.get("request", {}), plan["request"]
     differences = {key: (old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
-    lines = [f"{key}: {there!r} there, {here!r} in this request" for key, (there, here) in differences.items()]
+    texts = [f"{key}: {there!r} there, {here!r} in this request" for key, (there, here) in differences.items()]
+    lines = [_DIGEST.sub(r"\1", text) for text in texts]
     wanted, theirs = plan["parents"], existing.get("parents", [])
     for kind, id_ in wanted:
         others = [i for k, i in theirs if k == kind]

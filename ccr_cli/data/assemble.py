@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -181,7 +182,8 @@ class Assembly:
         if self.own and first and not matched and not self.listed:
             raise ArtifactError(
                 f"{place}: the split of its items, such as {first!r}, is unknown",
-                hint=f"before the file: train={spec.path}; or name the column of the splits: --columns split=YOURS",
+                hint=f"before the file: train={shlex.quote(spec.path)}; or name the column of the splits: "
+                "--columns split=YOURS",
             )
         if self.own and first and not matched:
             raise ArtifactError(

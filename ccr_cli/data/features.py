@@ -20,6 +20,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -100,7 +101,9 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
         elif not source.exists():
             raise ArtifactError(f"{source} does not exist")
         elif source.name == BIN:
-            raise ArtifactError(f"{source} is one file of a BigFile", hint=f"pass its folder: --from {source.parent}")
+            raise ArtifactError(
+                f"{source} is one file of a BigFile", hint=f"pass its folder: --from {shlex.quote(str(source.parent))}"
+            )
         elif suffix not in (*LISTED, ".npz", *HDF5):
             known = ", ".join((*LISTED, ".npz", *HDF5))
             raise ArtifactError(f"{source} has an unknown format; known: {known}, and folders of .npy or BigFile")

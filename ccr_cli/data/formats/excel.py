@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ccr_cli.data.formats.base import LARGEST_JSON, Record, caption_format
 from ccr_cli.data.formats.captions_csv import records
 from ccr_cli.errors import ArtifactError, require_packages
+
+if TYPE_CHECKING:
+    from openpyxl import Workbook
 
 
 @caption_format
@@ -25,8 +31,14 @@ def excel(
     yield from records(path, sheet_rows(path, sheet), columns, header)
 
 
-def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
-    """Yields the number (from 1) and the cells of every row of a sheet that is not empty."""
+def sheet_names(path: Path) -> list[str]:
+    """Returns the names of a workbook's sheets, in order."""
+    with _opened(path) as book:
+        return [sheet.title for sheet in book.worksheets]
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Workbook]:
     require_packages(f"the Excel file {path}", "excel", "openpyxl")
     import openpyxl
 
@@ -40,8 +52,18 @@ def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
     except _BROKEN as error:
         raise _no_workbook(path, error) from None
     try:
+        yield book
+    except _BROKEN as error:
+        raise _no_workbook(path, error) from None
+    finally:
+        book.close()
+
+
+def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
+    """Yields the number (from 1) and the cells of every row of a sheet that is not empty."""
+    with _opened(path) as book:
         if sheet and sheet not in book.sheetnames:
-            raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={book.sheetnames[0]}")
+            raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={shlex.quote(book.sheetnames[0])}")
         table = book[sheet] if sheet else book.worksheets[0]
         table.reset_dimensions()  # some programs write wrong ones
         width = 0
@@ -52,10 +74,6 @@ def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
             if cells:
                 width = width or len(cells)
                 yield number, cells + [""] * (width - len(cells))
-    except _BROKEN as error:
-        raise _no_workbook(path, error) from None
-    finally:
-        book.close()
 
 
 _BROKEN = (zipfile.BadZipFile, KeyError, ValueError, SyntaxError)

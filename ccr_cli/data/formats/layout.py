@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,7 +16,7 @@ from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role
-from ccr_cli.data.formats.excel import sheet_rows
+from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.jsonl import json_rows, parquet_columns
 from ccr_cli.errors import ArtifactError, UsageError
@@ -54,14 +55,24 @@ class Layout:
         """What the captions say of themselves, which reads the file."""
         langs, splits = True, False
         names: dict[str, None] = {}
-        pairs = set()
+        media_of: dict[str, Record] = {}
+        item_of: dict[str, Record] = {}
+        clash = ""
         for record in self.records():
             langs, splits = langs and bool(record.lang), splits or bool(record.split)
             if record.media:
                 names[record.media] = None
-                pairs.add((record.item, record.media))
-        one_to_one = len(pairs) == len(names) == len({item for item, _ in pairs})
-        return Facts(langs, splits, tuple(names), one_to_one)
+                first = media_of.setdefault(record.item, record)
+                if not clash and first.media != record.media:
+                    clash = (
+                        f"{record.item!r} has {first.media!r} in {first.where}, and {record.media!r} in {record.where}"
+                    )
+                first = item_of.setdefault(record.media, record)
+                if not clash and first.item != record.item:
+                    clash = (
+                        f"{record.media!r} has {first.item!r} in {first.where}, and {record.item!r} in {record.where}"
+                    )
+        return Facts(langs, splits, tuple(names), clash)
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,8 @@ class Facts:
     splits: bool
     """Whether they name splits."""
     media: tuple[str, ...]
-    one_to_one: bool
-    """Whether every id belongs to one image or video, and the reverse."""
+    clash: str
+    """An id with two images or videos, or one of these with two ids; empty if each has one."""
 
 
 def form_of(path: Path) -> str:
@@ -131,6 +142,10 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
             notes += [
                 f"{path.name}: the delimiter is {each!r}; otherwise: --set delimiter=," for each in found.values()
             ]
+    sheets = sheet_names(path) if form == "excel" and not options.get("sheet") else []
+    if len(sheets) > 1:
+        others = f"otherwise: --set sheet={shlex.quote(sheets[1])}"
+        notes.append(f"{path.name} has the sheets {', '.join(sheets)}: {sheets[0]!r} is read; {others}")
     if "header" in options or options.get("columns") or (form == "jsonl" and {*options} & {"item", "text", "by_lang"}):
         if columns:
             raise UsageError("--columns and the same in --set exclude each other", hint=OTHER_NAMES)
@@ -146,7 +161,7 @@ def _folder_notes(path: Path) -> Iterator[str]:
     found = captioned(path)
     if not found.captions:
         tables = [each for each in sorted(path.iterdir()) if each.suffix.lower() in ENDINGS and each.suffix != ".txt"]
-        table = f"; or import a table: ccr data import {tables[0]}" if tables else ""
+        table = f"; or import a table: ccr data import {shlex.quote(str(tables[0]))}" if tables else ""
         raise ArtifactError(
             f"{path} has no captions beside its pictures, and no manifest.toml",
             hint=f"write the captions of a.jpg into a.txt{table}; or see docs/dataset-format.md",
@@ -174,7 +189,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
             near = difflib.get_close_matches(theirs, names, 1)
             raise ArtifactError(
                 f"{_header(layout, names)}; there is no column {theirs!r}",
-                hint=f"--columns {ours}={near[0]}" if near else OTHER_NAMES,
+                hint=f"--columns {ours}={shlex.quote(near[0])}" if near else OTHER_NAMES,
             )
     found = match(names, chosen)
     lacking = [] if "text" in found else ["the text"]
@@ -183,6 +198,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
         hint = f"name the columns: {OTHER_NAMES}"
         if form in ("captions-csv", "excel"):
             hint += "; or, if the first line is no header, all of them in order: --columns media,text"
+        hint = "; ".join([hint, *(note for note in layout.notes if "--set sheet=" in note)])
         raise ArtifactError(f"{_header(layout, names)}; no column of it is known for {' and '.join(lacking)}", hint)
     guessed = {ours: theirs for ours, theirs in found.items() if theirs != ours and ours not in chosen}
     notes = list(layout.notes)
@@ -203,15 +219,15 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
         if not ours:
             return layout
         out = f"the column {found[ours]!r} of {path.name} is left out"
-        notes.append(f"{out}: {why}; otherwise: --columns {ours}={found[ours]}")
+        notes.append(f"{out}: {why}; otherwise: --columns {ours}={shlex.quote(found[ours])}")
         chosen, doubtful = {**chosen, ours: ""}, doubtful - {ours}
 
 
 def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
     """Returns one of these columns that does not fit what the file holds, and why; two empty texts without one."""
     try:
-        if columns and not layout.facts.one_to_one and "item_id" in columns:
-            return "item_id", "it does not name the pictures one to one, so these name the items"
+        if "item_id" in columns and (clash := layout.facts.clash):
+            return "item_id", f"it does not name the pictures one to one ({clash}), so these name the items"
     except ColumnError as error:
         if error.column in columns:
             return error.column, error.message

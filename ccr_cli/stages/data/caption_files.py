@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
+import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,9 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
+from ccr_cli.artifacts.build import OtherRequestError
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import counted, say
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.assemble import SPLIT_NAMES, SPLITS_OTHERWISE, Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats import options_of, reader
@@ -104,9 +107,52 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
     rules = OwnRules(beside, tidy, seed, options.media_root, absolute)
     variant = Variant(name, name, "own", "", about, (*specs, *captions))
     own = OwnFiles(variant, beside, files, own_request=request, rules=rules)
-    artifact = import_collection(workspace, own, options)
+    try:
+        artifact = import_collection(workspace, own, options)
+    except OtherRequestError as error:
+        raise _in_words(error, workspace.place("dataset", name), files) from None
+    if options.force:
+        _warn_of_stale(workspace, artifact)
     _summarise(dataset.read(artifact))
     return artifact
+
+
+_FLAGS = {"source_lang": "--lang", "media": "--media", "split": "--split", "options": "--set", "tidy": "--format"}
+"""The option behind an entry of a request."""
+_MOST_STALE = 10
+"""Most artifacts that are listed."""
+
+
+def _in_words(error: OtherRequestError, place: Path, files: Sequence[CheckedFile]) -> ArtifactError:
+    """Says which file or option is another than when the data set at a place was imported."""
+    try:
+        entries = tomllib.loads((place / "manifest.toml").read_text(encoding="utf-8")).get("files", [])
+    except OSError:  # it is unfinished
+        return error
+    before = {entry["path"]: entry["sha256"] for entry in entries}
+    now = {file.path.name: file.sha256 for file in files if file.path is not None}
+    changes = [f"{name} has changed" for name in now if name in before and now[name] != before[name]]
+    changes += [f"{name} is new" for name in now if name not in before and now[name] not in before.values()]
+    changes += [f"{name} is missing" for name in before if name not in now and before[name] not in now.values()]
+    if not changes and "files" in error.differences:
+        changes = [f"other columns, splits or languages of {', '.join(now)}"]
+    changes += [f"another {_FLAGS.get(key, f'--{key}')}" for key in error.differences if key != "files"]
+    return ArtifactError(f"{place} was imported from something else: {', '.join(changes)}", error.hint)
+
+
+def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
+    """Lists the artifacts that were made from another state of a data set."""
+    stale = []
+    for kind, path in workspace.places():
+        with suppress(ArtifactError):
+            made = base.load(path, kind)
+            parents = [link for link in made.parents if link.kind == "dataset"]
+            if any(link.path == workspace.relative(data.path) and link.id != data.id for link in parents):
+                stale.append(f"{workspace.relative(path)}; {made.rebuild_hint()}")
+    if stale:
+        more = [f"and {len(stale) - _MOST_STALE:,} more"] if len(stale) > _MOST_STALE else []
+        lines = "\n  ".join([*stale[:_MOST_STALE], *more])
+        warn(f"made from the earlier {data.name}, and to be made again in this order:\n  {lines}")
 
 
 def _request(spec: FileSpec, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +91,7 @@ class CollectionFiles:
         for folder in sorted(path for path in self.root.iterdir() if path.is_dir()):
             there = sum(map(bool, locate(paths, folder).values()))
             if there > max(here, len(paths) // 2):
-                return f"{there} of {len(paths)} files lie in {folder}: --root {folder}"
+                return f"{there} of {len(paths)} files lie in {folder}: --root {shlex.quote(str(folder))}"
         return ""
 
     def write_manifest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,7 +82,7 @@ def locate(source: str) -> Path:
     if path.is_file():
         raise ArtifactError(
             f"{source!r} is a file, and neither a bundled data set, nor a collection, nor a folder",
-            hint=f"for your own captions: ccr data import {source}",
+            hint=f"for your own captions: ccr data import {shlex.quote(source)}",
         )
     if not path.is_dir():
         raise ArtifactError(

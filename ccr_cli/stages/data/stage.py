@@ -29,6 +29,12 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         UsageError: If the options do not fit the source.
         ArtifactError: If there is no such data set, or one of its files is wrong.
     """
+    own = ("lang", "splits", "ids", "media", "format_options", "columns")
+    for_own = any(getattr(options, field) for field in own)
+    if not sources and for_own and "help" not in (options.format_options or {}):
+        raise UsageError(
+            "the file of your captions is missing", hint="name it before the options: ccr data import FILE"
+        )
     if not sources and "help" not in (options.format_options or {}):
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     collection_only = options.root is not None or options.allow_partial
@@ -38,8 +44,11 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
                 "--root and --allow-partial need a collection; these files are your own, by their names or --format"
             )
         return [import_own(workspace, sources, options)]
-    if any((options.lang, options.splits, options.ids, options.media, options.format_options, options.columns)):
-        problem = "--lang, --split, --ids, --media, --columns and --set are for your own files"
+    if for_own:
+        strange = next((source for source in sources if not _is_own(source)), "")
+        problem = (
+            f"--lang, --split, --ids, --media, --columns and --set are for your own files, and {strange!r} is none"
+        )
         raise UsageError(problem, hint="name your file: ccr data import FILE.csv; or its format: --format")
     if len(sources) > 1:
         raise UsageError("only one data set at a time, except for your own files", hint="--format names their format")

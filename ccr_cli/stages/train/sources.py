@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -131,7 +132,9 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
         data = inputs.one("dataset", "", lambda a: not paths or a.id in paths, hint="ccr data import noto-emoji")
         if lang not in (None, dataset.read(data).source_lang):
             raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)
-    feats = inputs.one("features", f"of {data.name}", made_from(data), hint=f"ccr extract {data.path}")
+    feats = inputs.one(
+        "features", f"of {data.name}", made_from(data), hint=f"ccr extract {shlex.quote(str(data.path))}"
+    )
     for artifact in (feats, *translated, *([second] if second else [])):
         require_parent(artifact, data)
     if second:

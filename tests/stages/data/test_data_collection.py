@@ -311,7 +311,7 @@ def test_groups_that_cross_splits_are_counted_not_refused(tmp_path: Path) -> Non
         (("small.toml", "--root", "files", "--lang", "en"), 2, "--format"),
         (("small.toml", "twemoji"), 2, "one data set at a time"),
         ((), 2, "which data set"),
-        (("--format", "captions-csv", "--lang", "en"), 2, "which data set"),
+        (("--format", "captions-csv", "--lang", "en"), 2, "ccr data import FILE"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -255,6 +255,8 @@ def test_ids_that_number_rows_do_not_name_items(here: Path) -> None:
           ("4", "c.jpg", "q"))  # fmt: skip
     done, data = products("rows.csv")
     assert [*data.items["item_id"]] == ["a", "b", "c"] and "--columns item_id=id" in done.err
+    for part in ("'a.jpg'", "'1'", "'2'", "line 2", "line 3"):
+        assert part in done.err
     write("skus.csv", ("sku", "image", "caption"), ("1", "a.jpg", "x"), ("1", "a.jpg", "y"), ("2", "b.jpg", "z"),
           ("3", "c.jpg", "q"))  # fmt: skip
     assert [*products("skus.csv")[1].items["item_id"]] == ["1", "2", "3"]
@@ -427,3 +429,42 @@ def test_what_is_no_own_file_is_not_taken_for_one(here: Path) -> None:
     assert run("own.csv", "own.jsonl").code == 2
     assert run("own.csv", "--root", ".").code == 2
     assert not Path("space").exists()
+
+
+def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path) -> None:
+    table("products.csv")
+    old = run("products.csv").made
+    write("es.tsv", ("source", "target"), *[(text, f"{text} es") for text in CAPTIONS.values()], delimiter="\t")
+    recorded = ("--engine", "recorded", "--set", "table=es.tsv")
+    toy.ok("translate", old.path, "--lang", "es", *recorded, workspace=Path("space"))
+    write("products.csv", ("image", "caption"), *[(name, f"{text}!") for name, text in CAPTIONS.items()])
+    refused = run("products.csv")
+    assert refused.code == 4 and "products.csv has" in refused.err and "--name" in refused.err
+    assert old.id not in refused.err and "{" not in refused.err and "sha256" not in refused.err
+    other = run("products.csv", "--lang", "de")
+    assert other.code == 4 and "--lang" in other.err
+    forced = run("products.csv", "--force")
+    assert forced.code == 0 and "translations/products/es-recorded" in forced.err
+    assert "translations/products/" not in run("products.csv").err, "said once"
+
+
+def test_the_sheet_that_is_read_is_named(here: Path) -> None:
+    write_excel("own.xlsx", ("photo", "description"))
+    book = openpyxl.load_workbook("own.xlsx")
+    book.create_sheet("My prices").append(("sku", "price"))
+    book.move_sheet("My prices", -1)
+    book.save("own.xlsx")
+    refused = run("own.xlsx")
+    assert refused.code == 4 and "'My prices'" in refused.err and "--set sheet=Sheet" in refused.err
+    done, data = products("own.xlsx", "--set", "sheet=Sheet")
+    assert content(data) == CAPTIONS and "My prices" not in done.err
+    wrong = run("own.xlsx", "--set", "sheet=x")
+    assert wrong.code == 4 and "--set sheet='My prices'" in wrong.err
+
+
+def test_what_to_type_is_quoted(here: Path) -> None:
+    table("my products.csv", ("image", "Product title"))
+    wrong = run("my products.csv", "--columns", "text=Product titel")
+    assert "--columns text='Product title'" in wrong.err
+    missing = run("--columns", "text=Product title")
+    assert missing.code == 2 and "ccr data import FILE" in missing.err
