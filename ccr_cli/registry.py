@@ -48,12 +48,12 @@ class BrokenError(UsageError):
 def names(group: str) -> list[str]:
     """Lists the plug-ins of a group (a folder of the package), sorted; `two_group.py` is `two-group`."""
     stems = (path.stem for path in (_ROOT / group).glob("*.py"))
-    return sorted(s.replace("_", "-") for s in stems if s not in _NOT_PLUGINS and not s.startswith("_"))
+    return sorted({s.replace("_", "-") for s in stems if s not in _NOT_PLUGINS and not s.startswith("_")})
 
 
 def summary(group: str, name: str) -> str:
     """The first line of a plug-in's docstring, read without an import; or the visible reason why it does not load."""
-    path = _file(group, name)
+    path = plugin_file(group, name)
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
@@ -77,14 +77,15 @@ def check(group: str, name: str) -> None:
     """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
     known = names(group)
     if name not in known:
-        hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; they are the files of {_ROOT / group}"
+        where = f"they are the files of {_ROOT / group}, with - for _"
+        hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; {where}"
         raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
 
 
 def load(group: str, name: str) -> ModuleType:
     """Imports a plug-in that `check` knows; raises BrokenError if that fails, or if it lacks a required name."""
     check(group, name)
-    path = _file(group, name)
+    path = plugin_file(group, name)
     try:
         module = importlib.import_module(f"ccr_cli.{group}.{path.stem}")
     except (CcrError, MemoryError):
@@ -99,7 +100,7 @@ def load(group: str, name: str) -> ModuleType:
 
 def sources(*plugins: tuple[str, str]) -> list[Path]:
     """Lists the files of some plug-ins (group and name), and of what they import from the folders in `BUNDLED`."""
-    todo, found = [_file(group, name) for group, name in plugins], set[Path]()
+    todo, found = [plugin_file(group, name) for group, name in plugins], set[Path]()
     while todo:
         path = todo.pop()
         if path not in found and path.is_file():
@@ -147,8 +148,10 @@ def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:
     return plugins, broken
 
 
-def _file(group: str, name: str) -> Path:
-    return _ROOT / group / f"{name.replace('-', '_')}.py"
+def plugin_file(group: str, name: str) -> Path:
+    """The file of a plug-in: `two_group.py` or, if somebody wrote it so, `two-group.py`."""
+    usual, literal = (_ROOT / group / f"{stem}.py" for stem in (name.replace("-", "_"), name))
+    return literal if literal.is_file() and not usual.is_file() else usual
 
 
 def _lacking(group: str, defined: set[str]) -> str:

@@ -70,6 +70,11 @@ def test_where_plugins_are_looked_for_is_said(folder: Path, tmp_path: Path) -> N
     assert done.code == 2 and f"they are the files of {folder / 'methods'}" in done.err
 
 
+def test_a_file_may_have_hyphens(folder: Path) -> None:
+    (folder / "methods" / "my-loss.py").write_text('"""Mine."""\nConfig = Method = None\n')
+    assert registry.load("methods", "my-loss").__doc__ == registry.summary("methods", "my-loss") == "Mine."
+
+
 def test_doctor_lists_broken_plugins_beside_the_others(folder: Path, tmp_path: Path) -> None:
     rows = {what: (state, mend) for what, state, mend in examine(Workspace(tmp_path))}
     for group, label in zip(GROUPS, ("method", "judge", "encoder", "engine"), strict=True):

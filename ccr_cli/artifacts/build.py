@@ -267,13 +267,17 @@ def _begun(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
-    """Lists the unfinished artifacts: kind, final folder, and what goes on with each: a command, or who does it."""
+    """Lists the unfinished artifacts: kind, final folder, and what to type to continue or remove it, or who is at it.
+
+    The command makes another artifact if what it reads, such as somebody's own method, was edited since.
+    """
     found = []
     for kind, place in base.FOLDERS.items():
         for folder in sorted((workspace.root / place).glob("*/*.partial" if kind in PER_DATASET else "*.partial")):
             final = folder.with_name(folder.name.removesuffix(".partial"))
             command = _begun(folder)[1].get("command") or "repeat the command that makes it"
-            found.append((kind, final, "another process goes on with it" if in_work(final) else command))
+            further = f"{command}; or remove it: rm -r {shlex.quote(workspace.relative(folder))}"
+            found.append((kind, final, "another process goes on with it" if in_work(final) else further))
     return found
 
 

@@ -86,6 +86,12 @@ def test_a_path_without_a_record(stage: str, workspace: Chain) -> None:
         assert str(path) in done.err
 
 
+def test_an_unfinished_run_beside_others_is_left_out(finished: Chain) -> None:
+    (finished.root / "runs" / "a.partial").mkdir()
+    done = finished.ccr("show", *sorted((finished.root / "runs").iterdir()))
+    assert done.code == 0 and "runs/a.partial" in done.err and "/a.partial" not in done.out
+
+
 def test_standard_input_is_read_only_where_a_dash_stands(chain: Chain) -> None:
     assert chain.ccr("verify", stdin="/nowhere\n").code == 0
     assert chain.ccr("evaluate", chain.find("run", "uml").path, "--device", "cpu", stdin="/nowhere\n").code == 0

@@ -149,6 +149,7 @@ def test_what_was_interrupted_is_in_the_list(tmp_path: Path, monkeypatch: pytest
     for word in ("runs/x", "runs/x.partial"):
         refused = toy.ccr("evaluate", word, workspace=tmp_path)
         assert refused.code == 4 and "try: ccr train --method uml" in refused.err
+        assert "rm -r runs/x.partial" in refused.err and "rm -r runs/x.partial" in row[3], "its method may be another"
     with building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
         assert (build.folder / "config.json").exists(), "it goes on"
         build.finish({"epochs": 1, "best_epoch": 1})

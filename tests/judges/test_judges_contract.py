@@ -112,13 +112,13 @@ def test_a_judge_of_a_new_kind_is_one_file(workspace: Chain, tmp_path: Path, mon
     (tmp_path / "judges" / "difference.py").write_text(NEW_KIND.lstrip(), encoding="utf-8")
     judges = importlib.import_module("ccr_cli.judges")
     monkeypatch.setattr(judges, "__path__", [*judges.__path__, str(tmp_path / "judges")])
-    names, file = registry.names, registry._file
+    names, file = registry.names, registry.plugin_file
     monkeypatch.setattr(
         registry, "names", lambda group: sorted([*names(group), *(["difference"] if group == "judges" else [])])
     )
     monkeypatch.setattr(
         registry,
-        "_file",
+        "plugin_file",
         lambda group, name: tmp_path / "judges" / "difference.py" if name == "difference" else file(group, name),
     )
     options = ("--method", "infonce", "--set", "judge=difference", "--noise", "0.4", "--epochs", "2")

@@ -199,6 +199,7 @@ def test_where_queries_cannot_be_paired_the_overlap_is_said(load: Callable[[str,
         (("infonce", "source-only", "tcl", "uml"), "uml (the best of 2 noise-robust methods) reaches"),
         (("infonce", "uml (gmm)", "tcl (paper)", "tcl", "uml"), "uml (the best of 2 noise-robust methods) reaches"),
         (("infonce", "uml (pairs 1a2b3c)", "uml"), "uml reaches"),
+        (("infonce", "mine", "uml"), "uml (the best of 2 methods) reaches"),
         (("infonce", "basic", "source-only"), "source-only (the best of 3 methods) reaches"),
     ],
 )

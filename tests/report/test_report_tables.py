@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -152,8 +153,10 @@ def test_latex_escapes_every_special_character() -> None:
     assert r"\textbf{10.0 $\pm$ 0.2}" in text and r"\toprule" in text
     assert r"\multicolumn{2}{c}{text $\rightarrow$ image}" in text
     assert text.count(r"\\") == 6
-    assert text.startswith("%") and "{booktabs}" in text.partition("\n")[0]
+    assert text.startswith("%") and "{booktabs" in text.partition("\n")[0]
     assert text.index(r"\caption") < text.index(rf"\label{{tab:{sample().name}}}") < text.index(r"\begin{tabular}")
+    assert r"\label{tab:mine-1:" in to_latex(replace(sample(), report="mine-1")), "unique in a paper with two reports"
+    assert latex_text("✓ a") == r"$\checkmark$ a" and "amssymb" in text.partition("\n")[0]
     assert latex_text("&%$#_{}~^") == r"\&\%\$\#\_\{\}\textasciitilde{}\textasciicircum{}"
 
 

@@ -117,7 +117,7 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
     for name, table in summary.tables.items():
         for suffix, rendering in FORMATS.items():
             with atomic_open(folder / "tables" / f"{name}.{suffix}", "w") as handle:
-                handle.write(rendering(table))
+                handle.write(rendering(replace(table, report=folder.name.removesuffix(".partial"))))
     suspects = suspicious(data, summary.views[0], summary.findings) if summary.views else []
     loaded = translations.load(data.translations)
     plots: dict[str, tuple[str, Drawing]] = {}

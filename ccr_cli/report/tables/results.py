@@ -15,6 +15,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import evaluation, signature
 from ccr_cli.artifacts.label import Label
+from ccr_cli.registry import BUNDLED
 from ccr_cli.report.words import signature_words
 
 RECALLS = ("R@1", "R@5", "R@10")
@@ -53,6 +54,8 @@ class RunFacts:
     noise_seed: int | None = None
     encoder: str = ""
     """Features and text encoder."""
+    judge: str = ""
+    """The judge of its training pairs."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +155,8 @@ def results_frame(
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
         zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang (the language
         of the queries if the run was trained on it, otherwise all languages of the run), trained_on (the data set with
-        its id, or `ITSELF`), asked (the kind of the queries), noise_kind, key, figure (the headline), low and high (its
-        interval) and `METRICS`.
+        its id, or `ITSELF`), asked (the kind of the queries), encoder, judge, noise_kind, key, figure (the headline),
+        low and high (its interval) and `METRICS`.
     """
     rows = []
     for run_id, result in results:
@@ -175,6 +178,7 @@ def results_frame(
             "trained_lang": lang if lang in fact.lang.split("+") else fact.lang,
             "trained_on": trained_on or (fact.data or UNKNOWN if result.get("zero_shot") else ITSELF),
             "encoder": fact.encoder,
+            "judge": fact.judge,
             "SumR": result.get("SumR"),
             "mAP": evaluation.mean_ap(result),
             "figure": figure,
@@ -330,6 +334,14 @@ def is_plain(label: str) -> bool:
     """Whether a method ignores noise, whatever its options; a judge makes it noise-robust."""
     runs = Label.parse(label).runs
     return all(run.method in PLAIN and len(run.terms) == len(run.extras) for run in runs)
+
+
+def is_robust(rows: pd.DataFrame, label: str) -> bool:
+    """Whether a method is made for noise: one of ccr that does not ignore it, or a judge doubts pairs of its runs."""
+    bundled = {name.replace("_", "-") for name in BUNDLED["methods"]}
+    judges = set(rows.loc[rows["label"] == label, "judge"])
+    known = {run.method for run in Label.parse(label).runs} <= bundled
+    return not is_plain(label) if known else not judges & {"", "none"}
 
 
 def method_order(label: str) -> tuple[int, str]:

@@ -169,13 +169,13 @@ def recoveries(view: results.View) -> Table | None:
     for label in labels:
         cells = [_recovered(known.get((label, noise)), is_share) for noise, is_share in shown]
         rows.append(Row([Cell(label), *cells, runs([win.seeds for (m, _), win in known.items() if m == label])]))
-    notes = [
-        f"Over n pairs with equal seeds. Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of "
-        "means with its 95% bootstrap interval over seeds (for three seeds, nearly their whole range). It is "
-        "undefined without noise, where only the difference is given; above 1 a method is better than infonce with the "
-        "oracle.",
-        BEST_NOTE,
-    ]
+    share = (
+        f"Recovered: (method {MINUS} infonce) / (oracle {MINUS} infonce), the ratio of means with its 95% bootstrap "
+        "interval over seeds (for three seeds, nearly their whole range). It is undefined without noise, where only "
+        "the difference is given; above 1 a method is better than infonce with the oracle."
+    )
+    with_share = any(is_share for _, is_share in shown)
+    notes = ["Over n pairs with equal seeds.", *([share] if with_share else []), BEST_NOTE]
     title = f"How much of the loss to noise is recovered: {view.title}"
     return Table("recovery", title, [METHOD, *shown.values(), SEEDS], rows, notes)
 

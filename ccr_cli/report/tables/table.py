@@ -91,6 +91,8 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[Row]
     notes: Sequence[str] = ()
+    report: str = ""
+    """Name of the report that it belongs to, which makes its label in LaTeX unique."""
 
     def places(self) -> dict[tuple[int, int], int]:
         """Row and column of the marked figures: 1 for the best, 2 for the second of three or more.
@@ -249,6 +251,7 @@ _LATEX = {
     "\u00d7": r"$\times$",
     "∞": r"$\infty$",
     "†": r"\textdagger{}",
+    "✓": r"$\checkmark$",
 }
 
 
@@ -258,16 +261,16 @@ def latex_text(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A booktabs table with a label, `tab:` and its name, under a comment on the packages that it needs."""
+    """A booktabs table with a label (`tab:`, report, table) under a comment on the packages that it needs."""
     marks = (("", ""), (r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
     lines = [
-        r"% needs \usepackage{booktabs} and \usepackage[T1]{fontenc}; for scripts that T1 lacks, XeLaTeX or LuaLaTeX"
+        r"% needs \usepackage{booktabs,amssymb} and \usepackage[T1]{fontenc}; for other scripts, XeLaTeX or LuaLaTeX"
     ]
     lines += [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{latex_text(table.title)}}}",
-        rf"\label{{tab:{table.name}}}",
+        rf"\label{{{':'.join(filter(None, ('tab', table.report, table.name)))}}}",
     ]
     lines += [rf"\begin{{tabular}}{{{''.join('l' if c.text else 'r' for c in table.columns)}}}", r"\toprule"]
     spans = table.groups()

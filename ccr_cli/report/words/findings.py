@@ -70,7 +70,8 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     subject = method
     if len(candidates) > 1 and win:
-        group = _group_words(rows, candidates, encoders, "noise-robust methods" if robust else "methods")
+        made_for_noise = all(results.is_robust(rows, label) for label in candidates)
+        group = _group_words(rows, candidates, encoders, "noise-robust methods" if made_for_noise else "methods")
         subject = f"{method} (the best of {group})"
     kind = "" if view.queries == HUMAN else f" for {signature_words.queries(view.queries)}"
     headline = f"{where}, {subject} reaches {view.named} {_mean(values)}{kind}"

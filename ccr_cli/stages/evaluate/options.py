@@ -127,7 +127,7 @@ class EvaluationOptions:
             raise UsageError(f"--queries {self.queries} does not go with --task text, which chooses its sentences")
         if self.queries not in ("", HUMAN) and self.zero_shot:
             problem = f"--queries {self.queries} is for a run's own data set, and --zero-shot evaluates others"
-            raise UsageError(problem, hint="leave out one of them")
+            raise UsageError(problem, hint=self.elsewhere)
         if self.queries not in ("", HUMAN) and self.ood not in ("", HALF):
             raise mixed_ood(self.ood, self.queries)
         if self.ood and (text or self.zero_shot):
@@ -139,6 +139,14 @@ class EvaluationOptions:
     def file(self) -> Path | None:
         """The table of queries that `queries` names."""
         return None if self.queries in ("", *KINDS) else Path(self.queries)
+
+    @property
+    def elsewhere(self) -> str:
+        """What to type to evaluate on another data set than the run's."""
+        if not self.file:
+            return "--zero-shot, without --queries" if self.queries else "add --zero-shot"
+        made = f"ccr data import test={self.file} --lang LANG"
+        return f"import the table as captions, each with its picture: {made}; then --zero-shot, without --queries"
 
     def request(self) -> dict[str, Any]:
         """The fields that belong to the artifact's request; the protocol must be known."""

@@ -81,7 +81,7 @@ class Target:
 def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> Target:
     """The data set that a run was trained on."""
     own, settings, translated = ensemble.data, ensemble.settings, ensemble.first.translated.values()
-    refuse_unread(inputs, ensemble.first.artifact, hint="add --zero-shot")
+    refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
     for artifact in (ensemble.first.features, *translated):
         inputs.note(artifact)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
@@ -122,7 +122,7 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
             if not named and same_collection(own, data):
                 problem = f"{data.name} is of the collection that the run was trained on, {own.manifest['collection']}"
                 raise ArtifactError(problem, hint="name it on the command line to evaluate on it")
-            targets.append(_other(own, data, like(inputs, feats, data), ensemble.settings["select"], options))
+            targets.append(_other(own, data, like(inputs, feats, data), ensemble.settings, options))
         except (ArtifactError, UsageError) as error:
             if named:
                 raise
@@ -212,7 +212,9 @@ def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> s
     return f"--caption-set {' or '.join(sorted(set(sets)))}" if chosen and len(sets) else None
 
 
-def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, options: EvaluationOptions) -> Target:
+def _other(
+    own: Dataset, data: Dataset, feats: base.Artifact, settings: Mapping[str, Any], options: EvaluationOptions
+) -> Target:
     protocol = protocol_of(data, options)
     split = Split.of(data, protocol.split)
     if split.items.empty:
@@ -220,7 +222,7 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
     folds = fold_of(split.items, protocol, data.name)
     _refuse_languages(protocol, options.langs)
     whole = split.where(split.items["item_id"].isin(folds))
-    leak = other_leak(own, whole, select, drop=options.drop_leaks)
+    leak = other_leak(own, whole, settings["select"], drop=options.drop_leaks)
     split = whole.where(~whole.items["item_id"].isin(leak.dropped))
     if protocol.positives == "label" and split.items["label"].isna().any():
         raise ArtifactError(f"{data.name} has {protocol.split} items without a category (a label)")
@@ -229,8 +231,10 @@ def _other(own: Dataset, data: Dataset, feats: base.Artifact, select: str, optio
     of = f"captions of the set {protocol.caption_set!r}" if protocol.caption_set else "captions"
     if not langs:
         problem = f"{data.name} has no {of} in {', '.join(candidates)} for its {protocol.split} items"
-        raise ArtifactError(problem, hint=_available_sets(whole, candidates, protocol))
-    for lang in options.langs:
+        there = [lang for lang in whole.data.languages() if not captions_of(split, lang, protocol).empty]
+        by_lang = f"--lang {' or '.join(there)}" if there else None
+        raise ArtifactError(problem, hint=_available_sets(whole, candidates, protocol) or by_lang)
+    for lang in options.langs or run.langs(settings):
         if lang not in langs:
             warn(f"{data.name} has no {of} in {lang} for its {protocol.split} items")
     queries = _with_source(split, [(lang, HUMAN) for lang in langs], protocol)

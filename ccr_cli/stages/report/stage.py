@@ -212,6 +212,7 @@ def _facts(
             noise_kind=noise_kind(config.get("noise")),
             noise_seed=(config.get("noise") or {}).get("seed"),
             encoder=_encoder(inputs, runs[run_id], config),
+            judge=str(config["options"]["judge"]),
         )
         for run_id, config in configs.items()
     }

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.description import apart
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.references import find
 
 _DATA = ("dataset", "translation", "noise", "features")
+_UNFINISHED = (".partial", ".lock")
 Fits = Callable[[base.Artifact], bool]
 
 
@@ -32,9 +35,16 @@ class Inputs:
 
     @classmethod
     def from_paths(cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = ()) -> Inputs:
-        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find`."""
-        inputs = cls(workspace)
-        for word, times in Counter(words).items():
+        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find`.
+
+        An unfinished one beside others of its folder, as `runs/*` names them, is left out with a warning.
+        """
+        inputs, counts = cls(workspace), Counter(words)
+        finished = {Path(word).parent for word in counts if not word.rstrip("/").endswith(_UNFINISHED)}
+        for word, times in counts.items():
+            if word.rstrip("/").endswith(_UNFINISHED) and len(Path(word).parts) > 1 and Path(word).parent in finished:
+                warn(f"{word} is left out: it is unfinished")
+                continue
             artifact = base.load(find(workspace, word, kinds))
             again = artifact.id in {a.id for a in inputs.named}
             inputs.named += [] if again else [artifact]

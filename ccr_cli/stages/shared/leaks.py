@@ -54,8 +54,9 @@ def own_leak(tested: Split, select: str) -> str:
 def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool = False) -> Leak:
     """Compares the groups of two data sets, if both manifests name the same id space.
 
-    Warns about items that chose the epoch (`select`, as in `own_leak`). `drop` leaves out these and trained ones. A
-    test item that was trained on is an ArtifactError without it, and so is a split of which nothing remains.
+    Warns about items that chose the epoch (`select`, as in `own_leak`), or if nothing could be compared. `drop`
+    leaves out the former and trained ones. A test item that was trained on is an ArtifactError without it, and so is a
+    split of which nothing remains.
     """
     items, of_other = tested.items, f"{tested.data.name} ({tested.name})"
     trained, chosen = (group_ids(own, items_of(own.items, split)) for split in ("train", "val-select"))
@@ -84,7 +85,10 @@ def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool =
         number = items.loc[chose_V, "group"].nunique()
         warn(f"{number} groups of {of_other} chose the epoch in {own.name}: {SELECTED}")
         return Leak(SELECTED)
-    return Leak(f"none-{by}" if shared else UNCHECKED)
+    if not shared:
+        warn(f"whether {own.name} trained on items of {of_other} is not known: their manifests name no common id_space")
+        return Leak(UNCHECKED)
+    return Leak(f"none-{by}")
 
 
 def group_ids(data: dataset.Dataset, items: pd.DataFrame) -> list[str | None]:

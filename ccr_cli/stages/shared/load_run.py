@@ -25,6 +25,7 @@ from ccr_cli.stages.shared.options import configure
 def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, Tokenizer]:
     """Loads the best model of a run and its tokenizer; ArtifactError if the weights do not fit."""
     settings = run.config(artifact)
+    require_method(artifact)
     module = registry.load("methods", settings["method"])
     config = configure(module.Config, settings["options"], settings["method"])
     text = text_encoder_from_config(settings["text_encoder"])
@@ -40,6 +41,16 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
             artifact.file(file.path)
     method.start_epoch(config.epochs)
     return method.to(device).eval(), load_tokenizer(artifact.path / "tokenizer")
+
+
+def require_method(artifact: base.Artifact) -> None:
+    """Raises ArtifactError if the file of a run's method, somebody's own, is gone."""
+    method = run.config(artifact)["method"]
+    if method not in registry.names("methods"):
+        problem = (
+            f"{artifact.path.name} needs the method {method!r}, and {registry.plugin_file('methods', method)} is gone"
+        )
+        raise ArtifactError(problem, hint="put that file back, or leave out this run")
 
 
 def translations_of(

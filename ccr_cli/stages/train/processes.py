@@ -9,6 +9,7 @@ Shape suffixes: B triplets of a whole batch, b those of a process, N rows of a t
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,7 +22,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ccr_cli import console
-from ccr_cli.errors import CcrError, Terminated
+from ccr_cli.errors import CcrError, Terminated, UsageError
 from ccr_cli.methods.base import Batch, Method
 from ccr_cli.stages.shared.sharding import joined, rank_and_size
 
@@ -188,7 +189,24 @@ class _Losses(nn.Module):
         self.method = method
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        return self.method.losses(batch)
+        """The loss terms; UsageError if they are not what `Method.losses` promises."""
+        terms = self.method.losses(batch)
+        if wrong := _no_losses(terms):
+            where = f"{inspect.getsourcefile(type(self.method))}: losses() of {type(self.method).__name__}"
+            raise UsageError(f"{where} returns {wrong}", hint="return a dict of named scalar tensors: {'loss': loss}")
+        return terms
+
+
+def _no_losses(terms: object) -> str:
+    """What makes the result of a method's `losses` unfit; empty if it is a dict of scalar tensors."""
+    if not isinstance(terms, dict) or not terms:
+        return "an empty dict" if terms == {} else type(terms).__name__
+    for name, value in terms.items():
+        if not isinstance(value, Tensor):
+            return f"{type(value).__name__} as {name!r}"
+        if value.numel() != 1:
+            return f"a tensor of shape {tuple(value.shape)} as {name!r}"
+    return ""
 
 
 @contextmanager

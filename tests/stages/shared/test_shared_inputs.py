@@ -9,6 +9,7 @@ import pytest
 import toy
 from toy import Chain
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base, features
 
 CPU = ("--device", "cpu")
@@ -27,6 +28,14 @@ def test_what_a_run_was_not_made_from_is_refused(finished: Chain) -> None:
     own = [finished.root / parent.path for parent in base.load(trained).parents]
     toy.ok("evaluate", trained, *own, *CPU, workspace=finished.root)
     toy.ok("search", "rojo", trained, *own, *CPU, workspace=finished.root)
+
+
+def test_the_file_of_a_runs_method_is_gone(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = chain.find("run", "uml")
+    monkeypatch.setattr(registry, "_ROOT", tmp_path)
+    for command in ("evaluate", "diagnose"):
+        done = chain.ccr(command, run.path, "--force")
+        assert done.code == 4 and run.name in done.err and f"{tmp_path / 'methods' / 'uml.py'}" in done.err
 
 
 def test_zero_shot_takes_the_features_that_are_named(finished: Chain, tmp_path: Path) -> None:

@@ -62,12 +62,18 @@ FLICKR = ["flickr:1", "flickr:2", "flickr:3"]
     ],
 )
 def test_no_more_is_said_than_was_checked(
-    spaces: tuple[Any, Any], trained: list[str], tested: list[str], said: str, data: dataset.Dataset
+    spaces: tuple[Any, Any],
+    trained: list[str],
+    tested: list[str],
+    said: str,
+    data: dataset.Dataset,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     own = of(data, spaces[0], {"train": trained, "val": []})
     other = of(data, spaces[1], {"test": tested, "train": trained})
     for drop in (False, True):
         assert other_leak(own, Split.of(other, "test"), "mt", drop=drop) == Leak(said)
+        assert ("id_space" in capsys.readouterr().err) == (said == "unchecked")
 
 
 def test_ids_of_the_same_number_in_two_spaces_are_no_leak(data: dataset.Dataset) -> None:

@@ -18,6 +18,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import run
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import UsageError
 from ccr_cli.methods import infonce
 from ccr_cli.methods.base import Belief, Method
 from ccr_cli.stages.shared.inputs import Inputs
@@ -209,6 +210,19 @@ def test_a_model_that_tells_nothing_apart_is_refused(sources: Chain) -> None:
         refuse_collapse(made.method, same, same)
     with pytest.raises(Collapsed, match=r"\b400 of 400\b"):
         refuse_collapse(made.method, apart[:20], apart[20:] * math.nan)
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [(None, "NoneType"), ({}, "empty dict"), ({"a": 1.0}, "float as 'a'"), (torch.zeros(2), "Tensor")],
+)
+def test_losses_that_are_no_dict_of_scalars_are_refused(
+    terms: object, said: str, sources: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = engine(sources)
+    monkeypatch.setattr(type(made.method), "losses", lambda self, batch: terms)
+    with pytest.raises(UsageError, match=rf"\.py: losses\(\) of Method returns .*{said}"):
+        made.losses(None)
 
 
 @pytest.mark.parametrize("certain", [0.0, 1.0])
