@@ -9,7 +9,7 @@ from ccr_cli.errors import UsageError
 
 ALIASES = {
     "media": ("image", "file", "path", "filename", "image_path", "file_name", "img", "photo"),
-    "text": ("caption", "description", "title", "sentence"),
+    "text": ("caption", "description", "title", "sentence", "query"),
     "lang": ("language",),
     "split": ("set", "subset"),
     "item_id": ("id", "item", "sku", "product_id"),

@@ -72,7 +72,8 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
         splits = [split for part in quality.values() for split in part["splits"].values()]
         flagged, failed, captions = (sum(split[key] for split in splits) for key in ("flagged", "failed", "captions"))
         failures = f", {counted(failed, 'caption')} failed" if failed else ""
-        yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}")
+        shown = "; ccr report shows some" if flagged else ""
+        yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}{shown}")
         return
     scored = []
     for direction, part in quality.items():
@@ -231,7 +232,7 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
         columns = [Column("queries", signature_words.queries(kind), text=True), Column("direction", "", text=True)]
         yield Table("results", artifact.name, [*columns, *(Column(name, name) for name in METRICS)], of_kind)
     if any(result.get("queries") == MT for result in results):
-        yield Line(signature_words.ABOUT_MT)
+        yield Line(f"{signature_words.ABOUT_MT} For your own queries: --queries FILE (columns text and item).")
     for queries, result in zip(names, results, strict=True):
         yield Line(f"{queries}: {result['signature']}", style="dim", level=1)
         yield from _breakdown(result)

@@ -192,9 +192,10 @@ def _own_queries(
 def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool) -> ArtifactError:
     """Why a language cannot be evaluated on a split, with what can: other splits, or machine-translated captions."""
     data, by_machine = split.data, "--queries mt measures with the machine-translated ones" if machine else None
+    own = "--queries FILE with your own (columns text and item)"
     if lang not in data.languages():
         available = f"it has: {', '.join(data.languages())}"
-        return ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=by_machine or available)
+        return ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"{by_machine or available}; {own}")
     candidates = (Split.of(data, name) for name in ("test", "val-report", "val"))
     others = [other.name for other in candidates if not captions_of(other, lang, protocol).empty]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
@@ -202,7 +203,7 @@ def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool
     hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
     problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
     usual = hint or _available_sets(split, [lang], protocol)
-    return ArtifactError(problem, hint="; ".join(filter(None, [usual, by_machine])) or None)
+    return ArtifactError(problem, hint="; ".join(filter(None, [usual, by_machine, own])))
 
 
 def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:

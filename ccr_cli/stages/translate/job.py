@@ -194,7 +194,8 @@ class TranslationJob:
         reaches = registry.load("translators", "apertium").reaches
         if not all(reaches(step.source, step.target) for steps, _ in self.chains for step in steps):
             return error
-        return UnavailableError(error.message, hint="; or ".join(filter(None, ["--engine apertium", error.hint])))
+        others = (error.hint or "").replace("or --engine apertium, ", "")
+        return UnavailableError(error.message, hint="; or ".join(filter(None, ["--engine apertium", others])))
 
     @cached_property
     def chains(self) -> list[tuple[list[Step], pd.DataFrame]]:

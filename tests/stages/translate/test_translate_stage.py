@@ -226,7 +226,7 @@ def test_auto_takes_recorded_only_where_the_tables_answer(
     done = translated(root, *options)
     assert (done.code, done.out) == (5, "")
     assert all("not recorded): hf" in outcome.err for outcome in (done, planned))
-    assert ("try: --engine apertium" in done.err) == installed
+    assert ("try: --engine apertium" in done.err) == installed == (done.err.count("--engine apertium") == 1)
     for more in ((), ("--dry-run",)):
         asked = translated(root, "--engine", "recorded", *options, *more)
         assert (asked.code, asked.out) == (1, "") and "captions failed, more than --max-failed 0.2" in asked.err
