@@ -52,7 +52,9 @@ def test_the_pipe_prints_every_path_once_and_the_diagnosis_last(piped: Outcome, 
 def test_summaries_are_on_standard_error(piped: Outcome) -> None:
     assert "SumR" in piped.err and "AUROC" in piped.err
     warnings = [line for line in piped.err.splitlines() if "warning" in line.lower()]
-    assert "Traceback" not in piped.err and all("266.7" in line for line in warnings)  # a few steps, at chance level
+    assert "Traceback" not in piped.err and all(
+        "266.7" in line or " 5 " in line for line in warnings
+    )  # near chance; selected by 5 items
 
 
 def test_what_the_pipe_made_fits_together(piped: Outcome, dataset_alone: Path) -> None:
