@@ -116,6 +116,15 @@ def test_a_word_means_an_artifact(chain: Chain) -> None:
     assert done.code == 0 and f"runs/{newest.name}" in done.err and newest.id[:12] in done.out
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("latset", "latest"), ("best", "best:SumR"), ("best:R@1", "best:t2v.R@1"), ("0.4", "noise=0.2,0.4")],
+)
+def test_a_word_that_is_nearly_right(word: str, meant: str, chain: Chain) -> None:
+    done = chain.ccr("show", word)
+    assert done.code in (2, 4) and meant in done.err.partition("try: ")[2].partition("?")[0]
+
+
 def test_the_best_run_is_that_on_validation(chain: Chain) -> None:
     def reached(trained: base.Artifact) -> float:
         history = run.history(trained)

@@ -31,8 +31,8 @@ from ccr_cli.report.words.numbers import (
 
 DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
-FEW = 50
-"""A gallery of fewer items gives wide intervals."""
+FEW, FEW_QUERIES = 50, 100
+"""Fewer items in a gallery, or fewer queries, give wide intervals."""
 SUSPICIOUS = 5
 """Number of least believed pairs shown for a diagnosis."""
 
@@ -259,11 +259,12 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
             continue
         if level is not None and chance.is_close(result["SumR"], evaluation.interval(result, "SumR"), level):
             trained = (result.get("ensemble") or [result["run"]])[0]
-            signed = signature_of(result)
+            signed, queries = signature_of(result), (result.get("t2v") or {}).get("queries") or FEW_QUERIES
             items = read_galleries(signed.gallery)[2] if signed else FEW
             todo = ", ".join(
                 [
                     *([f"more test items than {items}"] if items < FEW else []),
+                    *([f"more queries than {queries}"] if queries < FEW_QUERIES else []),
                     "more epochs (ccr train --epochs)",
                     *(["--method infonce"] if base_label(result["label"]) != BASELINE else []),
                 ]

@@ -20,6 +20,7 @@ from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.differences import galleries
+from ccr_cli.report.tables.results import method_order
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric, percent
@@ -156,7 +157,8 @@ class Comparison:
         interval += "" if self.chance is None else f"; chance: {metric(self.chance)}"
         if line.verdict == "undecided":
             difference = decimal(d.estimate, sign=True)
-            return f"{self.second} and {self.first}: no certain difference, {name} {difference} ({interval})"
+            minus = f"{self.second} minus {self.first}: {name} {difference} ({interval})"
+            return f"no certain difference; {minus}"
         return f"{self.second} is {line.verdict} than {self.first} by {metric(abs(d.estimate))} {name} ({interval})"
 
 
@@ -172,7 +174,8 @@ NO_CONDITION = "none"
 def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> list[Comparison]:
     """Compares systems with the first one trained under the same condition, in all settings that they share.
 
-    Uses the evaluations on the command line, and those in the workspace of the runs on the command line. Runs that
+    Uses the evaluations on the command line, and those in the workspace of the runs on the command line; without any,
+    the evaluations in the workspace that share the most common setting, methods that ignore noise first. Runs that
     differ only in their seeds are one system, unless there is no other. `every` also compares queries in the source
     language, fused ones and further readings of a model. `by` are keys of `CONDITIONS`, or `none`; by default it is
     noise, unless systems differ in nothing else.
@@ -185,6 +188,8 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
         raise UsageError(
             f"--by {unknown[0]}: there is no such condition", hint=f"--by {' or '.join((*CONDITIONS, NO_CONDITION))}"
         )
+    if not inputs.named:
+        inputs = replace(inputs, named=_fitting(inputs))
     results = _results(inputs)
     blocks = _systems(inputs, results, by)
     every_one = [system for systems in blocks.values() for system in systems]
@@ -224,6 +229,26 @@ def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *,
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
     names = _names(settings, first)
     return [each for setting in settings for each in _compare(setting, systems, names[setting], condition)]
+
+
+def _fitting(inputs: Inputs) -> list[base.Artifact]:
+    """The evaluations in the workspace that share the most common setting of a target language."""
+    by_setting: dict[Setting, dict[str, base.Artifact]] = {}
+    order: dict[str, tuple[object, ...]] = {}
+    artifacts = inputs.workspace.artifacts("evaluation")
+    for artifact in artifacts:
+        results = [RunResult(artifact, n, result) for n, result in enumerate(evaluation.results(artifact))]
+        order[artifact.id] = (*method_order(str(results[0].result["label"])), artifact.name)
+        for one in results:
+            if one.is_own_task:
+                by_setting.setdefault(one.setting, {}).setdefault(evaluation.run_id(artifact), artifact)
+    found = max(by_setting.values(), key=len, default={})
+    if len(artifacts) > 1 and len(found) < 2:
+        problem = f"of {len(artifacts)} evaluations in {inputs.workspace.root} no two runs have the same queries"
+        raise ArtifactError(problem, hint="evaluate the runs in the same way: ccr evaluate RUN RUN")
+    if found:
+        say(f"compares {len(found)} of {len(artifacts)} evaluations in {inputs.workspace.root}")
+    return sorted(found.values(), key=lambda artifact: order[artifact.id])
 
 
 def _results(inputs: Inputs) -> dict[str, list[RunResult]]:

@@ -13,7 +13,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.layout import look
 from ccr_cli.data.protocols import Protocol, first_captions
-from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, UsageError, did_you_mean
 from ccr_cli.stages.shared.splits import Split
 from ccr_cli.translators._languages import usual
 
@@ -60,7 +60,8 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
         ArtifactError: If it is damaged or empty, an item is unknown, or no query is left.
     """
     if not path.is_file():
-        raise UsageError(f"--queries {path}: there is no such file", hint="--queries human, mt, both, or a table")
+        meant = did_you_mean(str(path), ("human", "mt", "both"))
+        raise UsageError(f"--queries {path}: there is no such file", f"{meant}--queries human, mt, both, or a table")
     try:
         layout = look(path)
         records = list(layout.records())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import unicodedata
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, home
 from ccr_cli.console import counted, say
-from ccr_cli.errors import ArtifactError, nearest
+from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, nearest
 
 LATEST, BEST = "latest", "best:"
 _LOWER = ("MedR", "MeanR")
@@ -41,6 +42,7 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
 
     Raises:
         ArtifactError: If nothing fits, or several artifacts do.
+        UsageError: If it is a number, as in a list of values without commas.
     """
     for path in (Path(word), workspace.root / word):
         if (path / RECORD).is_file():
@@ -104,7 +106,9 @@ def _best(workspace: Workspace, metric: str) -> Path:
             words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({queries}"
             figures.setdefault(key, []).append((order, words, trained.path))
     if not figures:
-        hint = f"figures: {', '.join(sorted(known))}" if known else "ccr train --method uml"
+        longer = [name for name in sorted(known) if name.lower().endswith(f".{metric.lower()}")]
+        near = did_you_mean(metric, known, BEST) if not longer else f"did you mean {BEST}{longer[0]}? "
+        hint = f"{near}figures: {', '.join(sorted(known))}" if known else "ccr train --method uml"
         raise ArtifactError(f"no run in {workspace.root} has {metric!r} on validation", hint=hint)
     best = [max(runs) for runs in figures.values()]
     counts = [counted(len(runs), "run") for runs in figures.values()]
@@ -148,10 +152,14 @@ def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactE
     places = workspace.places()
     paths = [path for _, path in places]
     first = [path for kind, path in places if kind in (folder or kinds)] or paths
+    if re.fullmatch(r"[\d.]+", word) and not Path(word).exists():
+        raise UsageError(f"{word} is no artifact", hint="commas join the values of an option: --sweep noise=0.2,0.4")
     near = [nearest(Path(word).name, [path.name for path in some], _SHOWN) for some in (first, paths)]
     paths = [path for path in paths if path.name in (near[0] or near[1])] or first
     problem = f"{word} does not exist: no path, and no artifact in {workspace.root}"
-    return ArtifactError(problem, hint=f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE")
+    meant = f"{BEST}SumR" if word in ("best", "best:") else next(iter(nearest(word, (LATEST, f"{BEST}SumR"), 1)), "")
+    there = f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE"
+    return ArtifactError(problem, hint=f"did you mean {meant!r}?" if meant else there)
 
 
 def _listed(workspace: Workspace, paths: Sequence[Path]) -> str:

@@ -205,12 +205,18 @@ def test_what_was_not_asked_the_same_is_refused(trained: dict[str, Path], chain:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"), [((), 2, "ccr compare RUN RUN"), (("one",), 2, "ccr compare RUN RUN")]
+    ("words", "code", "message"), [(("one",), 2, "ccr compare RUN RUN"), (("one", "one"), 2, "ccr compare RUN RUN")]
 )
 def test_one_is_not_two(words: tuple[str, ...], code: int, message: str, chain: Chain) -> None:
     given = [chain.find("evaluation", "uml").path for _ in words]
     done = toy.ccr("compare", *given, workspace=chain.root)
     assert (done.code, done.out) == (code, "") and message in done.err
+
+
+def test_without_words_it_compares_what_fits(chain: Chain) -> None:
+    done = toy.ok("compare", "--by", "none", "--json", workspace=chain.root)
+    found = json.loads(done.out)["comparisons"]
+    assert found[0]["first"] == "infonce" and "uml" in {each["second"] for each in found}
 
 
 def test_a_run_that_was_not_evaluated_says_what_to_type(workspace: Chain) -> None:
