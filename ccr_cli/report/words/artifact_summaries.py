@@ -72,8 +72,7 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
         splits = [split for part in quality.values() for split in part["splits"].values()]
         flagged, failed, captions = (sum(split[key] for split in splits) for key in ("flagged", "failed", "captions"))
         failures = f", {counted(failed, 'caption')} failed" if failed else ""
-        shown = "; ccr report shows some" if flagged else ""
-        yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}{shown}")
+        yield Line(f"  {flagged} of {captions - failed} translations are flagged{failures}")
         return
     scored = []
     for direction, part in quality.items():
@@ -88,6 +87,8 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
                 scored.append(human)
         for note in part["notes"]:
             yield Line(f"  no score: {note}")
+    if any(split["flagged"] for part in quality.values() for split in part["splits"].values()):
+        yield Line("  ccr report shows flagged captions of each kind")
     notes = [human["note"] for human in scored if human["note"]]
     for text in dict.fromkeys([*score_signatures(scored), *notes]):
         yield Line(f"  {text}", style="dim")
