@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,3 +122,8 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
 def test_the_help_names_every_noise_style_and_target() -> None:
     assert all(f"{style} (" in common._STYLE for style in mismatch.STYLES)
     assert all(f"{target} (" in common._TARGET for target in mismatch.TARGETS)
+
+
+def test_a_percentage_is_no_fraction(tmp_path: Path) -> None:
+    done = toy.ccr("train", "--method", "infonce", "--noise", "40%", workspace=tmp_path)
+    assert done.code == 2 and "40%" in done.err and "try: --noise 0.4" in done.err

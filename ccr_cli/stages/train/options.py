@@ -23,6 +23,14 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 """Values that an option can have."""
 
 
+def _fraction(text: str) -> float:
+    """Reads `--noise`; UsageError if it is no number, as `40%` is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise UsageError(f"--noise {text}: not a number from 0 to 1", hint="--noise 0.4 is 40 %") from None
+
+
 @dataclass(frozen=True)
 class TrainingOptions:
     """The options of `ccr train`, in the order of its help."""
@@ -70,7 +78,13 @@ class TrainingOptions:
     )
     seed: int = field(default=0, metadata={"request": True, "sweep": True})
     noise: float | None = option(
-        None, "Fraction of mismatched triplets (0 to 1).", request=True, sweep=True, show_default="none"
+        None,
+        "Fraction of mismatched triplets (0 to 1).",
+        request=True,
+        sweep=True,
+        command_line=(str | None, _fraction),
+        metavar="<float>",
+        show_default="none",
     )
     noise_style: str = field(default="caption", metadata={"sweep": True})
     noise_target: str = field(default="translation", metadata={"sweep": True})
