@@ -106,7 +106,7 @@ def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
     table = retrieval.recoveries(results.views(results.results_frame(rows))[0])
     assert table is not None
     assert table.printed(0, 3) == "0.42 (0.19 to 0.65, n = 2)"
-    assert table.printed(0, 4) == "3" and "nearly their whole range" in table.notes[0]
+    assert table.printed(0, 4) == "3" and "nearly their whole range" in " ".join(table.notes)
     said = findings(results.views(results.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
     assert any("n = 2" in s for s in said.more) and "16.7" in said.headline
 

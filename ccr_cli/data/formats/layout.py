@@ -226,7 +226,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
 def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
     """Returns one of these columns that does not fit what the file holds, and why; two empty texts without one."""
     try:
-        if "item_id" in columns and (clash := layout.facts.clash):
+        if columns and (clash := layout.facts.clash) and "item_id" in columns:
             return "item_id", f"it does not name the pictures one to one ({clash}), so these name the items"
     except ColumnError as error:
         if error.column in columns:
