@@ -71,14 +71,17 @@ def diagnose(
         raise inputs.workspace.planned[-1]
     for artifact in inputs.named:
         inputs.note(artifact)
+    shown = (worst or 20) if worst or sheet else 0
+    if shown or export is not None:
+        pairs = with_unmatched(diagnosis.read_pairs(made[0]), None if export is not None else shown)
     if export is not None:
-        pairs_file.write(export, with_unmatched(diagnosis.read_pairs(made[0])))
+        pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")
         translated, _ = translations_of(inputs.workspace, runs[0])
         if paths := " ".join(inputs.workspace.relative(each.path) for each in translated.values()):
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
     data = inputs.parent(runs[0], "dataset")
-    rows = most_suspicious(made[0], data, worst or 20) if worst or sheet else []
+    rows = most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
         write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")

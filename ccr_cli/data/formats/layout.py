@@ -55,23 +55,18 @@ class Layout:
         """What the captions say of themselves, which reads the file."""
         langs, splits = True, False
         names: dict[str, None] = {}
-        media_of: dict[str, Record] = {}
-        item_of: dict[str, Record] = {}
+        first: dict[tuple[str, str], Record] = {}
         clash = ""
         for record in self.records():
             langs, splits = langs and bool(record.lang), splits or bool(record.split)
             if record.media:
                 names[record.media] = None
-                first = media_of.setdefault(record.item, record)
-                if not clash and first.media != record.media:
-                    clash = (
-                        f"{record.item!r} has {first.media!r} in {first.where}, and {record.media!r} in {record.where}"
-                    )
-                first = item_of.setdefault(record.media, record)
-                if not clash and first.item != record.item:
-                    clash = (
-                        f"{record.media!r} has {first.item!r} in {first.where}, and {record.item!r} in {record.where}"
-                    )
+                for own, other in (("item", "media"), ("media", "item")):
+                    name, value = getattr(record, own), getattr(record, other)
+                    before = first.setdefault((own, name), record)
+                    if not clash and getattr(before, other) != value:
+                        earlier = f"{name!r} has {getattr(before, other)!r} in {before.where}"
+                        clash = f"{earlier}, and {value!r} in {record.where}"
         return Facts(langs, splits, tuple(names), clash)
 
 

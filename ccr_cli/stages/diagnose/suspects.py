@@ -23,13 +23,13 @@ MOST = 5_000
 """Most pairs on one sheet."""
 
 
-def most_suspicious(made: base.Artifact, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The first pairs by place, at most `count`: the columns of `with_unmatched`, None for null.
+def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> list[dict[str, Any]]:
+    """The first of the pairs from `with_unmatched` by place, at most `count`: their columns, None for null.
 
     With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
     image = dataset.image_finder(data)
-    pairs = with_unmatched(diagnosis.read_pairs(made), count).sort_values("place")
+    pairs = judged.sort_values("place").head(count)
     rows = []
     for row in pairs.astype(object).where(pairs.notna(), None).to_dict("records"):
         facts = {str(name): value for name, value in row.items()}
