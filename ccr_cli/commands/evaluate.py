@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import FOLDERS, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.commands import common as c
 from ccr_cli.console import say
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.evaluate.options import EvaluationOptions
+from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
 from ccr_cli.stages.shared.options import option
 
 
@@ -34,7 +34,12 @@ def evaluate(
     inputs = call.inputs()
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.evaluate.stage import evaluate as stage
+    from ccr_cli.stages.shared.references import find
 
+    foreign = None
+    if options.ood not in ("", HALF):
+        word = options.ood if "/" in options.ood else f"{FOLDERS['dataset']}/{options.ood}"
+        foreign = load(find(inputs.workspace, word), "dataset")
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if ensemble and len(runs) < 2:
         raise UsageError(f"--ensemble needs several runs, not {len(runs)}", hint="ccr evaluate RUN RUN --ensemble")
@@ -50,7 +55,7 @@ def evaluate(
                 if run.has_parent(kind):
                     inputs.parent(run, kind)
         with suppress(Planned):
-            evaluations.append(stage(inputs, members, options, device=device, name=name, force=force))
+            evaluations.append(stage(inputs, members, options, foreign=foreign, device=device, name=name, force=force))
             if len(runs) > len(members):
                 say(f"{members[0].name}:")
             show_summary(evaluations[-1])

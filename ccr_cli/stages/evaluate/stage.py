@@ -15,7 +15,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.evaluate.measure import Evaluator, measure_texts
-from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions, mixed_ood
+from ccr_cli.stages.evaluate.options import EvaluationOptions, mixed_ood
 from ccr_cli.stages.evaluate.targets import Target, other_targets, own_target
 from ccr_cli.stages.evaluate.uncertainty import read_foreign_data
 from ccr_cli.stages.shared.embedding import choose_device
@@ -29,6 +29,7 @@ def evaluate(
     trained: base.Artifact | Sequence[base.Artifact],
     options: EvaluationOptions | None = None,
     *,
+    foreign: base.Artifact | None = None,
     device: str = "auto",
     name: str | None = None,
     force: bool = False,
@@ -36,7 +37,7 @@ def evaluate(
     """Evaluates a run, or several as one ensemble whose similarities are averaged.
 
     Results are in the target language and in the source language, and with score fusion where the translation artifact
-    holds translated queries.
+    holds translated queries. `foreign` is the data set that `options.ood` names.
 
     Raises:
         ArtifactError: If nothing can be evaluated, or a test item was trained on.
@@ -54,21 +55,22 @@ def evaluate(
     targets = other_targets(inputs, ensemble, options) if options.zero_shot else [own_target(inputs, ensemble, options)]
     if not (options.queries or text) and any(kind == MT for target in targets for _, kind in target.queries):
         options = replace(options, queries=MT)
-    foreign = None
-    if options.ood not in ("", HALF):
+    outsiders = None
+    if foreign:
         (target,) = targets
         if options.queries == MT:
             raise mixed_ood(options.ood, MT)
-        foreign = read_foreign_data(inputs, options.ood, target)
-        options = replace(options, ood=foreign.data.name)
+        outsiders = read_foreign_data(foreign, target)
+        inputs.note(foreign)
+        options = replace(options, ood=outsiders.data.name)
     request = options.request() | ({"ensemble": len(runs)} if ensemble.several else {})
     parents = [member.artifact for member in ensemble.members]
     parents += [artifact for target in targets for artifact in (target.data.artifact, *target.features)]
-    parents += [foreign.data.artifact] if foreign else []
+    parents += [foreign] if foreign else []
     parents = list({artifact.id: artifact for artifact in parents}.values())
 
     def write(site: Build) -> dict[str, int]:
-        evaluator = Evaluator(Model(ensemble, choose_device(device)), options, foreign)
+        evaluator = Evaluator(Model(ensemble, choose_device(device)), options, outsiders)
         with progress(sum(len(target.queries) for target in targets), "evaluate", "query sets") as advance:
             for target in targets:
                 measure_texts(evaluator, target, advance) if text else evaluator.measure(target, advance)

@@ -17,8 +17,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import dataset, translation
-from ccr_cli.artifacts.base import FOLDERS
+from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.signature import SOFTMAX
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
@@ -31,7 +30,6 @@ from ccr_cli.metrics.deletion import delete, deletion_curve
 from ccr_cli.stages.evaluate.options import HALF
 from ccr_cli.stages.evaluate.targets import Target, same_collection
 from ccr_cli.stages.shared.ensemble import Model
-from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.leaks import group_ids
 from ccr_cli.stages.shared.scoring import ByDirection, EmbeddedGallery, Queries, right_answers
 from ccr_cli.stages.shared.splits import Split
@@ -269,15 +267,12 @@ def _scored(scorer: Scorer, queries: Queries) -> pd.DataFrame:
     return facts.assign(**uncertainties(scorer, queries))
 
 
-def read_foreign_data(inputs: Inputs, name: str, target: Target) -> Split:
-    """Reads the split of a data set (a name or path) whose captions search a gallery that they do not belong to."""
+def read_foreign_data(artifact: base.Artifact, target: Target) -> Split:
+    """Reads the split of a data set whose captions search a gallery that they do not belong to."""
     own, langs, split = target.data, target.langs, target.protocol.split
-    folder = name if "/" in name else f"{FOLDERS['dataset']}/{name}"
-    artifact = Inputs.from_paths(inputs.workspace, [folder]).one("dataset", "")
     data = dataset.read(artifact)
-    inputs.note(artifact)
     if artifact.id == own.artifact.id or same_collection(own, data):
-        raise UsageError(f"--ood {name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
+        raise UsageError(f"--ood {data.name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
     foreign = Split.of(data, split)
     if all(_captions(foreign, lang).empty for lang in langs):
         raise ArtifactError(f"{data.name} has no captions in {' or '.join(langs)} for its {split} items")

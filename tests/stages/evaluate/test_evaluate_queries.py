@@ -69,7 +69,7 @@ def test_a_split_without_human_queries_is_measured_by_machine_translation(finish
         assert refused.code == 4 and shown in refused.err
     refused = evaluate(finished, "--lang", "en", "--queries", "mt")
     assert refused.code == 4 and "en" in refused.err
-    refused = evaluate(finished, "--split", "train", "--ood", "twemoji")
+    refused = evaluate(finished, "--split", "train", "--ood", "toy")
     assert refused.code == 2 and "--ood half" in refused.err
 
 
