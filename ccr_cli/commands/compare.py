@@ -100,12 +100,13 @@ def _row(line: ComparedFigure) -> list[object]:
 def _facts(comparison: Comparison) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from ccr_cli.metrics.bootstrap import FLIPS, LEVEL, PAIRED_SAMPLES
+    from ccr_cli.metrics.bootstrap import LEVEL
+    from ccr_cli.metrics.paired import FLIPS, SAMPLES
 
     lines = [{**asdict(line), "verdict": line.verdict} for line in comparison.lines]
     for line in lines:  # a direction without queries
         line["difference"] = {k: None if v != v else v for k, v in line["difference"].items()}
-    how = {"level": LEVEL, "resamples": PAIRED_SAMPLES, "flips": FLIPS, "drawn": "items", "seed": 0}
+    how = {"level": LEVEL, "resamples": SAMPLES, "flips": FLIPS, "drawn": "items", "seed": 0}
     return {**asdict(comparison), "lines": lines, "words": comparison.words(), "how": how}
 
 

@@ -23,7 +23,7 @@ from ccr_cli.judges.base import FloatArray
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
 from ccr_cli.methods.config import Count, NotNegative, Positive
-from ccr_cli.metrics.calibration import logistic
+from ccr_cli.metrics.logistic import logistic
 from ccr_cli.nets.dual import DualEncoder
 
 

@@ -1,25 +1,19 @@
-"""Confidence intervals of figures over other test items, and whether one system is better than another on them.
+"""Confidence intervals of retrieval figures over other test items, by percentile bootstrap.
 
-Percentile bootstrap: each item is drawn with all its queries. Captions of one picture are not independent, and the
-picture itself is a query for its captions. So items are drawn, and both directions use the same draw. Variance over
-training is not included; for that, compare seeds.
+Each item is drawn with all its queries. Captions of one picture are not independent, and the picture itself is a query
+for its captions. So items are drawn, and both directions use the same draw. Variance over training is not included;
+for that, compare seeds.
 
 Every figure but the median is a ratio of sums over queries, so a resample is a row of weights (how often each item was
 drawn) times a table of sums by item; the median is read off the cumulated weights of the sorted ranks.
 
-The interval of a difference weights both systems by the same resample. The test (Fisher's randomisation) asks how often
-a difference as large arises if each item had answered for the two systems with their names swapped by a coin: the sign
-of its part in the difference is flipped, its queries of both directions together. Several seeds of a system count as
-the mean of their figures: interval and test then describe these trained models on other items, not other seeds.
-
-Shape legend: Q queries, I items, R resamples or flips, C figures, K means of one direction.
+Shape legend: Q queries, I items, R resamples, C figures, K means of one direction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -38,9 +32,8 @@ OF_DIRECTION = (*MEANS, "MedR")  # the median last: `combined` takes directions 
 FIGURES = (*(f"{d}.{name}" for d in DIRECTIONS for name in OF_DIRECTION), "SumR", "mAP")
 """All figures, in the order of their columns; `mAP` is the mean of both directions."""
 
-_OF_MEANS = tuple(name for name in FIGURES if not name.endswith(".MedR"))
-SAMPLES, PAIRED_SAMPLES, FLIPS = 1000, 2000, 10_000
-LEVEL, ALPHA = 0.95, 0.05
+SAMPLES = 1000
+LEVEL = 0.95
 ROOM = 2**22
 """Most weights held at once."""
 
@@ -162,114 +155,3 @@ def ends(values_RC: FloatArray, level: float = LEVEL) -> tuple[FloatArray, Float
     mute_C = np.isnan(values_RC).all(axis=0)
     low_C, high_C = np.nanpercentile(np.where(mute_C, 0.0, values_RC), [tail, 100.0 - tail], axis=0)
     return np.where(mute_C, np.nan, low_C), np.where(mute_C, np.nan, high_C)
-
-
-System = Sequence[Sequence[RankedGallery]]
-"""A system: of each seed the folds, each a gallery with the same items and queries in the same order."""
-
-
-def differences(
-    first: System, second: System, *, seed: int = 0, samples: int = PAIRED_SAMPLES, flips: int = FLIPS
-) -> dict[str, Estimate]:
-    """Every figure of the second system minus that of the first, or the mean of this over folds, by its name.
-
-    Items are drawn inside their fold. p is (1 + flips that differ as much) / (1 + flips).
-
-    Raises:
-        ValueError: If seeds or systems differ in their folds or queries.
-    """
-    _check([*first, *second])
-    rng = np.random.default_rng(seed)
-    n_folds = len(first[0])
-    estimate_C = _mean([fold.figures() for run in second for fold in run])[0]
-    estimate_C = estimate_C - _mean([fold.figures() for run in first for fold in run])[0]
-    values_RC = np.zeros((samples, len(FIGURES)))
-    for n in range(n_folds):
-        start = 0
-        for weight_RI in resamples(first[0][n].n_items, rng, samples):
-            rows = slice(start, start := start + len(weight_RI))
-            gap_RC = _mean([run[n].figures(weight_RI) for run in second])
-            values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
-    p_of = _flipped(first, second, rng, flips)
-    rows = np.stack([estimate_C, *ends(values_RC)], axis=1).tolist()
-    values = zip(FIGURES, rows, strict=True)
-    return {name: Estimate(estimate, low, high, p_of.get(name)) for name, (estimate, low, high) in values}
-
-
-def interval_of_difference(
-    first: System, second: System, figure: str, *, seed: int = 0, samples: int = PAIRED_SAMPLES
-) -> Estimate:
-    """One figure (no median) of the second system minus that of the first, as in `differences`, without a test.
-
-    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
-    """
-    _check([*first, *second])
-    rng, column = np.random.default_rng(seed), _OF_MEANS.index(figure)
-    values_R = np.zeros(1 + samples)  # the first: of the queries as they are
-    for fold, gap in zip(first[0], _gaps(first, second), strict=True):
-        values = []
-        for weight_RI in chain([np.ones((1, fold.n_items), dtype=np.int64)], resamples(fold.n_items, rng, samples)):
-            means = [side.means(weight_RI, gap_IK) for side, gap_IK in zip(fold.sides, gap, strict=True)]
-            values.append(combined(means)[:, column] / len(first[0]))
-        values_R += np.concatenate(values)
-    low_C, high_C = ends(values_R[1:, None])
-    return Estimate(float(values_R[0]), float(low_C[0]), float(high_C[0]))
-
-
-def _gaps(first: System, second: System) -> list[list[FloatArray]]:
-    """Of each fold and direction what each item adds to the sums of the second beyond those of the first, (I, K)."""
-    return [
-        [
-            _mean([run[n].sides[side].sum_IK for run in second]) - _mean([run[n].sides[side].sum_IK for run in first])
-            for side in range(2)
-        ]
-        for n in range(len(first[0]))
-    ]
-
-
-def _mean(values: Sequence[FloatArray]) -> FloatArray:
-    return np.asarray(np.mean(values, axis=0))
-
-
-def _flipped(first: System, second: System, rng: np.random.Generator, flips: int) -> dict[str, float]:
-    """The share of sign assignments whose difference is as large, by figure that is a mean."""
-    gap = [  # of each fold and direction what each item adds to the difference, (I, K)
-        [sum_IK / max(side.count_I.sum(), 1.0) for side, sum_IK in zip(fold.sides, sums, strict=True)]
-        for fold, sums in zip(first[0], _gaps(first, second), strict=True)
-    ]
-    found_C = _mean([combined([side.sum(axis=0)[None] for side in sides]) for sides in gap])[0]
-    least_C = np.abs(found_C) * (1 - 1e-9) - 1e-12  # as large but for rounding
-    as_large_C = np.zeros(len(_OF_MEANS))
-    n_items = sum(len(sides[0]) for sides in gap)
-    cuts = np.cumsum([len(sides[0]) for sides in gap])[:-1]
-    rows = max(1, ROOM // n_items)
-    for start in range(0, flips, rows):
-        sign_RI = 2.0 * rng.integers(0, 2, (min(rows, flips - start), n_items), dtype=np.int8) - 1.0
-        parts = zip(np.split(sign_RI, cuts, axis=1), gap, strict=True)
-        drawn_RC = _mean([combined([sign @ side for side in sides]) for sign, sides in parts])
-        as_large_C += (np.abs(drawn_RC) >= least_C).sum(axis=0)
-    return {name: float(p) for name, p in zip(_OF_MEANS, (1 + as_large_C) / (1 + flips), strict=True)}
-
-
-def holm(p: Sequence[float | None]) -> list[float | None]:
-    """P values of several comparisons, corrected for the family-wise error rate; None stays None.
-
-    Holm's step-down: the smallest is multiplied by their number, the next by one less, and so on; none falls below
-    one before it.
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    known = sorted((value, at) for at, value in enumerate(p) if value is not None)
-    out: list[float | None] = [None] * len(p)
-    highest = 0.0
-    for place, (value, at) in enumerate(known):
-        out[at] = highest = max(highest, min(1.0, (len(known) - place) * value))
-    return out
-
-
-def _check(runs: Sequence[Sequence[RankedGallery]]) -> None:
-    first, *others = ([side.count_I for fold in run for side in fold.sides] for run in runs)
-    if any(len(other) != len(first) or not all(map(np.array_equal, first, other)) for other in others):
-        counts = " and ".join(str([int(side.sum()) for side in run]) for run in (first, *others))
-        raise ValueError(f"the compared systems have different queries: {counts}")

@@ -11,7 +11,8 @@ import pytest
 from ranked import problem, ranked, slow
 from scipy import stats
 
-from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries, differences, holm, interval_of_difference
+from ccr_cli.metrics.bootstrap import FIGURES, RankedGallery, RankedQueries
+from ccr_cli.metrics.paired import differences, holm, interval_of_difference
 
 Array = npt.NDArray[np.float64]
 Sides = tuple[RankedQueries, RankedQueries]

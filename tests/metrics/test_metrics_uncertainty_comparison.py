@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from ccr_cli.metrics.calibration import SortedUncertainty, gaps, risk_coverage, separation
+from ccr_cli.metrics.calibration import risk_coverage
+from ccr_cli.metrics.uncertainty_comparison import SortedUncertainty, gaps, separation
 
 
 def problem(seed: int, n_items: int = 12) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -39,16 +39,21 @@ PNG_DPI = 200
 PAGE_SCALE = 1.28
 """Pixels a point on the page, where there is room."""
 
-CLEAN = "#0072b2"
-NOISY = "#d55e00"
-"""Colours of intact and of mismatched pairs."""
-
 # Okabe and Ito's palette, which people with any colour vision can tell apart; markers differ too
-_FIXED = {"basic": ("#737a85", "o"), BASELINE: ("#0072b2", "s"), "uml": ("#d55e00", "^"), "trine": ("#009e73", "D")}
+BLUE, ORANGE, GREEN, PINK, YELLOW, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+GREY, VIOLET, BROWN, WHITE = "#737a85", "#8c6bb1", "#7a5c3d", "#ffffff"
+CLEAN, NOISY = BLUE, ORANGE
+"""Colours of intact and of mismatched pairs."""
+RIGHT = GREEN
+"""The colour of right answers."""
+ON_DARK, ON_LIGHT = "#fefefe", "#22262d"
+"""Colours of letters on a coloured area, the same in light and dark mode."""
+
+_FIXED = {"basic": (GREY, "o"), BASELINE: (BLUE, "s"), "uml": (ORANGE, "^"), "trine": (GREEN, "D")}
 """Colours and markers of the methods that most figures show; the others take the next of `_FREE`."""
-_FREE = (("#cc79a7", "v"), ("#e69f00", "P"), ("#56b4e9", "X"), ("#8c6bb1", "*"), ("#7a5c3d", "h"))
+_FREE = ((PINK, "v"), (YELLOW, "P"), (SKY, "X"), (VIOLET, "*"), (BROWN, "h"))
 _DASHES: Sequence[Any] = ((0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (2.5, 1)))
-TERMS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c6bb1", "#7a5c3d", "#56b4e9", "#e69f00")
+TERMS = (BLUE, ORANGE, GREEN, PINK, VIOLET, BROWN, SKY, YELLOW)
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 """Colours and dashes of other lines than those of methods."""
 _VARIANT_MARKS = ("o", "v", "P", "X", "s", "*", "h")
@@ -341,13 +346,13 @@ _REPLACED: Mapping[str, str] = {
     INK: "currentColor",
     FAINT: "var(--faint)",
     GRID: "var(--grid)",
-    "#ffffff": "var(--card)",
-    "#0072b2": "var(--blue)",
-    "#d55e00": "var(--orange)",
-    "#737a85": "var(--grey)",
-    "#009e73": "var(--green)",
-    "#8c6bb1": "var(--violet)",
-    "#7a5c3d": "var(--brown)",
+    WHITE: "var(--card)",
+    BLUE: "var(--blue)",
+    ORANGE: "var(--orange)",
+    GREY: "var(--grey)",
+    GREEN: "var(--green)",
+    VIOLET: "var(--violet)",
+    BROWN: "var(--brown)",
 }
 """The variable of `page.css` that stands for a colour on the page, so that dark mode has its own. A colour that is not
 listed is the same in both."""

@@ -126,7 +126,7 @@ def by_language(views: Sequence[results.View]) -> Figure | None:
         table = results.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
         for label in results.methods(view.frame):
             x, mean = _line_with_band(ax, table.loc[label], look[label]["color"])
-            ax.plot(x, mean, **look[label], markersize=5, markeredgecolor="#ffffff", markeredgewidth=0.7)
+            ax.plot(x, mean, **look[label], markersize=5, markeredgecolor=canvas.WHITE, markeredgewidth=0.7)
         ax.set_xticks(sorted({100 * noise for noise in view.frame["noise"]}))
         canvas.percent_axis(ax.xaxis, whole=100)
         ax.set(title=view.lang, xlabel="mismatched pairs")
@@ -175,7 +175,7 @@ def _noise_lines(axes: Axes, table: Any, labels: Sequence[str]) -> None:
         rivals = [] if results.is_oracle(label) else earlier
         hidden = [sum(at == ratio and abs(there - own) <= near for at, there in rivals) for ratio, own in points]
         earlier += points
-        edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": "#ffffff", "markeredgewidth": 0.8}
+        edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": canvas.WHITE, "markeredgewidth": 0.8}
         if len(x) == 1 and not style["marker"]:  # a line of one point would be invisible
             style, edge = style | {"marker": "_"}, {"markersize": 14, "markeredgewidth": 1.6}
         # no line hides a lone point
@@ -201,7 +201,7 @@ def _label_ends(axes: Axes, table: Any, labels: Sequence[str]) -> None:
         for label, y in zip(order, placed, strict=True):
             text = axes.text(x, y, label, color=colors[label], **look)
             if end < last:
-                text.set_path_effects([withStroke(linewidth=3, foreground="#ffffff")])
+                text.set_path_effects([withStroke(linewidth=3, foreground=canvas.WHITE)])
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ def sweep(curves: Sequence[OptionCurve], metric: str, name: str) -> Figure | Non
         table = results.aggregate(curve.frame, ["value"], [metric])[metric]
         x, mean = table.index.to_numpy(float), table["mean"].to_numpy(float)
         sd = np.nan_to_num(table["sd"].to_numpy(float))
-        ax.errorbar(x, mean, yerr=sd if sd.any() else None, color="#0072b2", marker="o", capsize=3, linewidth=1.8)
+        ax.errorbar(x, mean, yerr=sd if sd.any() else None, color=canvas.BLUE, marker="o", capsize=3, linewidth=1.8)
         if x.min() > 0 and x.max() >= WIDE * x.min():
             ax.set_xscale("log")
         ax.xaxis.set_major_locator(FixedLocator(list(x)))

@@ -21,7 +21,6 @@ from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.thumbnails import thumbnail
 from ccr_cli.report.words.numbers import MISSING, percent, similarity
 
-RIGHT = "#009e73"
 SIDE = 160
 """Longest side of a picture in pixels."""
 ROW, COLUMN = 1.22, 1.12
@@ -41,7 +40,7 @@ _TEXTS = ["item_id", "source_text", "back", "truth"]
 TRUTH = {"clean": "intact", "noisy": "synthetic mismatch"}
 FEWEST_POINTS, MOST_MAPS = 4, 4
 """Fewest points of a map, and most maps."""
-COLORS = (*canvas.TERMS, "#737a85")
+COLORS = (*canvas.TERMS, canvas.GREY)
 ATTENTIONS = 3
 """Number of captions whose attention is shown."""
 
@@ -148,12 +147,12 @@ def _hit(axes: Axes, hit: ExampleHit, left: float, bottom: float, shares: bool) 
         foot = 0.08 if shares else 0.0
         draw_picture(axes, image, left + foot / 2, bottom + 0.24 + foot, 0.84 - foot)
     if hit.correct:
-        frame: dict[str, Any] = {"edgecolor": RIGHT, "linewidth": 2.6, "fill": False, "zorder": 3}
+        frame: dict[str, Any] = {"edgecolor": canvas.RIGHT, "linewidth": 2.6, "fill": False, "zorder": 3}
         style = "round,pad=0.02,rounding_size=0.08"
         axes.add_patch(FancyBboxPatch((left - 0.02, bottom + 0.22), 0.88, 0.88, boxstyle=style, **frame))
     if shares:
         _bar(axes, left, bottom + 0.24, 0.84, 0.05, min(max(hit.similarity, 0.0), 1.0), canvas.CLEAN)
-    color, weight = (RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
+    color, weight = (canvas.RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
     text = similarity(hit.similarity) + ("  ✓" if hit.correct else "")
     axes.text(left + 0.42, bottom + 0.1, text, fontsize=8.5, color=color, fontweight=weight, **centre)
 
@@ -187,9 +186,9 @@ def draw_pictures(searches: Sequence[ExampleSearch]) -> Figure | None:
             axes.text(0.7, top - 1.26, text, fontsize=8.5, ha="center", va="center", color=canvas.FAINT)
         for place, hit in enumerate(search.results):
             y = top - 0.24 - LINE * place
-            color, weight = (RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
+            color, weight = (canvas.RIGHT, "bold") if hit.correct else (canvas.INK, "normal")
             mark = "\u2713" if hit.correct else "\u2717"
-            axes.text(1.6, y, mark, fontsize=11, va="center", color=RIGHT if hit.correct else canvas.NOISY)
+            axes.text(1.6, y, mark, fontsize=11, va="center", color=canvas.RIGHT if hit.correct else canvas.NOISY)
             axes.text(1.85, y, similarity(hit.similarity), fontsize=9.5, va="center", color=color, fontweight=weight)
             caption, gloss = canvas.wrapped(hit.caption, 3.45, 0.112, 1), canvas.wrapped(hit.gloss or "", 2.8, 0.085, 1)
             axes.text(2.4, y, caption, fontsize=10.5, va="center", fontweight=weight)
@@ -346,10 +345,10 @@ def _map(ax: Axes, drawn: EmbeddingMap) -> None:
         color, captions = COLORS[row % len(COLORS)], texts[drawn.item_T == row]
         for x, y in captions:
             ax.plot([items[row, 0], x], [items[row, 1], y], color=color, linewidth=0.9, alpha=0.65, zorder=2)
-        ax.plot(captions[:, 0], captions[:, 1], "o", color=color, markersize=5, markeredgecolor="#ffffff", zorder=3)
+        ax.plot(captions[:, 0], captions[:, 1], "o", color=color, markersize=5, markeredgecolor=canvas.WHITE, zorder=3)
         picture = thumbnail(drawn.image(item), 96)
         if picture is None:
-            ax.plot(*items[row], "s", color=color, markersize=9, markeredgecolor="#ffffff", zorder=4)
+            ax.plot(*items[row], "s", color=color, markersize=9, markeredgecolor=canvas.WHITE, zorder=4)
         else:
             box = OffsetImage(squared(picture), zoom=72 * 0.24 / max(picture.size))
             frame: dict[str, Any] = {"edgecolor": color, "linewidth": 1.2}
@@ -376,7 +375,7 @@ def draw_attention(examples: Sequence[CrossAttention]) -> Figure | None:
         high = max(float(example.share_LM.max()), low + 1e-6)
         ax.imshow(example.share_LM, cmap="Blues", vmin=low, vmax=high + 0.25 * (high - low), aspect="auto")
         for (row, column), share in np.ndenumerate(example.share_LM):
-            color = "#fefefe" if share > low + 0.65 * (high - low) else "#22262d"
+            color = canvas.ON_DARK if share > low + 0.65 * (high - low) else canvas.ON_LIGHT
             ax.text(column, row, similarity(float(share)), ha="center", va="center", fontsize=8, color=color)
         source, target = ([canvas.wrapped(w, 14, 1, 1) for w in words] for words in (example.source, example.target))
         ax.set_xticks(range(len(target)), target, rotation=35, ha="right")

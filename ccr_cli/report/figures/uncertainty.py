@@ -34,7 +34,12 @@ KINDS = ("with a match", "without a match")
 BINS = 40
 TAIL = 0.005
 """The share of the queries of all corruptions at either end that the outermost bars hold."""
-LEVELS: Any = ((canvas.CLEAN, "-"), ("#8c6bb1", (0, (4, 1.5))), (canvas.NOISY, (0, (3, 1))), ("#7a5c3d", (0, (1, 1))))
+LEVELS: Any = (
+    (canvas.CLEAN, "-"),
+    (canvas.VIOLET, (0, (4, 1.5))),
+    (canvas.NOISY, (0, (3, 1))),
+    (canvas.BROWN, (0, (1, 1))),
+)
 """Colour and dash of the levels of corruption, from the intact one on."""
 _UML = "ccr train --method uml, then ccr evaluate"
 _LABELLED = "ccr train --method fume, then ccr evaluate --protocol labelled"
@@ -276,7 +281,7 @@ def deletion_curves(curves: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     """MAP by the share of pairs deleted, by uncertainty and by similarity (`deletion` by method; FUME Figure 3)."""
 
     def lines(curve: Mapping[str, Any], direction: str, look: Mapping[str, Any], label: str) -> Iterator[Any]:
-        looks = {"uncertainty": ("-", look["color"]), "similarity": ((0, (3, 1.5)), "#ffffff")}
+        looks = {"uncertainty": ("-", look["color"]), "similarity": ((0, (3, 1.5)), canvas.WHITE)}
         for by, (dash, fill) in looks.items():
             points: Sequence[Mapping[str, Any]] = (curve.get(direction) or {}).get(by) or []
             kept = [np.nan if point["map_kept"] is None else point["map_kept"] for point in points]
@@ -379,7 +384,7 @@ def corruption_densities(tables: Mapping[str, Mapping[CorruptionLevel, pd.DataFr
         kinds = {name: frame["uncertainty"].to_numpy(float) for name, frame in shown.items()}
         densities(ax, kinds, LEVELS, edges, alpha=0.16)
         means = " → ".join(f"{values.mean():.3g}" for values in kinds.values())
-        box = {"facecolor": "#ffffff", "linewidth": 0, "pad": 2}
+        box = {"facecolor": canvas.WHITE, "linewidth": 0, "pad": 2}
         canvas.note(ax, 0.98, 0.97, f"mean {means}", ha="right", va="top", bbox=box)
 
     rows = [(label, "", levels) for label, levels in list(tables.items())[:MOST]]

@@ -16,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics import bootstrap
 from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries
+from ccr_cli.metrics.paired import interval_of_difference
 from ccr_cli.report.tables.results import BASELINE, ORACLE, REPLICATE, counterpart
 
 FloatArray = NDArray[np.float64]
@@ -82,7 +82,7 @@ class QueryRanks:
         queries = [result[1] for side in read for result in side if result]
         if not all(systems) or len(queries) < sum(map(len, read)) or any(ids != queries[0] for ids in queries):
             return None
-        estimate = bootstrap.interval_of_difference(systems[0], systems[1], figure)
+        estimate = interval_of_difference(systems[0], systems[1], figure)
         return (estimate.low, estimate.high) if abs(estimate.estimate - difference) < TOLERANCE else None
 
     def _read(self, run_id: str, signature: str) -> tuple[list[RankedGallery], list[list[str]]] | None:

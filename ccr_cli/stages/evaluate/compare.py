@@ -16,7 +16,7 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, Signature, read_noise
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.metrics import bootstrap
+from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.differences import galleries
@@ -128,7 +128,7 @@ class ComparedFigure:
     def verdict(self) -> str:
         """Whether the second is better or worse; undecided unless interval and test agree."""
         sure = self.difference.low > 0 or self.difference.high < 0
-        if not sure or (self.p_holm is not None and self.p_holm >= bootstrap.ALPHA):
+        if not sure or (self.p_holm is not None and self.p_holm >= paired.ALPHA):
             return "undecided"
         return "better" if (self.difference.estimate > 0) != self.figure.endswith(LOW_IS_GOOD) else "worse"
 
@@ -390,10 +390,10 @@ def _compare(setting: Setting, systems: Sequence[System], what: str, condition: 
             raise ArtifactError(f"{system.label} and {systems[0].label} were evaluated on different queries")
     folds = [[galleries for galleries, _ in runs] for runs in ranked]
     (first, *values), (head, *others) = map(_values, folds), systems
-    differences = [bootstrap.differences(folds[0], other) for other in folds[1:]]
+    differences = [paired.differences(folds[0], other) for other in folds[1:]]
     one = head.runs[0][setting]
     names = dict.fromkeys([evaluation.headline(one.result), *FIGURES])
-    holm = {name: bootstrap.holm([d[name].p for d in differences]) for name in names}
+    holm = {name: paired.holm([d[name].p for d in differences]) for name in names}
     level, comparisons = chance.level(one.result, _ranks(one)), []
     for n, (system, value) in enumerate(zip(others, values, strict=True)):
         lines = [ComparedFigure(name, first[name], value[name], differences[n][name], holm[name][n]) for name in names]

@@ -25,8 +25,8 @@ from ccr_cli.losses.credibility import pair_uncertainty
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics import softmax_uncertainty
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.metrics.calibration import compared, separation
 from ccr_cli.metrics.deletion import delete, deletion_curve
+from ccr_cli.metrics.uncertainty_comparison import compared, separation
 from ccr_cli.stages.evaluate.options import HALF
 from ccr_cli.stages.evaluate.targets import Target, same_collection
 from ccr_cli.stages.shared.ensemble import Model

@@ -30,7 +30,7 @@ from ccr_cli.console import counted, say
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.metrics.calibration import HitProbability
+from ccr_cli.metrics.logistic import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
 from ccr_cli.stages.search.options import SearchOptions

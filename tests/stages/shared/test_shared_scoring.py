@@ -15,8 +15,8 @@ import torch
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics.calibration import gaps
 from ccr_cli.metrics.ranks import TIES, Positives, dot_sim, rank_both
+from ccr_cli.metrics.uncertainty_comparison import gaps
 from ccr_cli.stages.evaluate.uncertainty import trivial_uncertainties, uncertainty_figures
 from ccr_cli.stages.shared.scoring import (
     EmbeddedGallery,
