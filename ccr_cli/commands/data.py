@@ -94,7 +94,8 @@ def import_(
     """Import a bundled data set, a collection's official files, a folder, or your own files.
 
     Checks counts, hashes, ids, languages and splits; errors name file and line, the expected and the actual value.
-    Images and videos may be missing. If the source consists of features, also makes the features artifact.
+    Images and videos may be missing, but every row of your own names one; an empty caption counts as none. If the
+    source consists of features, also makes the features artifact.
     """
     from ccr_cli.stages.data.stage import import_source
     from ccr_cli.stages.shared.inputs import Inputs

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from ccr_cli.console import counted
 from ccr_cli.data import divide
 from ccr_cli.data.assemble import Assembly, ItemName, caption_text
 from ccr_cli.data.collections import FileSpec, Variant
-from ccr_cli.data.formats.base import Record, stem
+from ccr_cli.data.formats.base import Record, listed, stem
 from ccr_cli.data.near_duplicates import read_hashes
 from ccr_cli.errors import ArtifactError
 
@@ -92,10 +93,15 @@ class OwnAssembly(Assembly):
         """The medium of every item that is named after it."""
         self.texts: set[tuple[str, str, str, str]] = set()
         """Item, language, set and text of every caption."""
+        self.empty: list[str] = []
+        """Places of the captions without a text."""
 
     def run(self) -> tuple[pd.DataFrame, pd.DataFrame]:
         """Reads all files and returns items and captions; the items are divided where the files name no split."""
         items, captions = super().run()
+        if self.empty:
+            rows = counted(len(self.empty), "empty caption counts", "empty captions count")
+            self.notes.append(f"{rows} as none: {listed(self.empty)}")
         training = items["split"] == "train"
         if self.rules.seed is not None:
             return self._divide(items, captions, self.rules.seed, divide.SHARES), captions
@@ -117,8 +123,12 @@ class OwnAssembly(Assembly):
         return items
 
     def _records(self, spec: FileSpec, place: Path) -> Iterator[Record]:
+        nameless = []
         for record in super()._records(spec, place):
             media = record.media
+            if not record.item and not media.strip():
+                nameless.append(record.where)
+                continue
             if self.rules.tidy and _URL.match(media.strip()):
                 raise ArtifactError(
                     f"{record.where}: {media[:80]!r} is on the web, and ccr reads pictures from files",
@@ -127,12 +137,14 @@ class OwnAssembly(Assembly):
             if self.rules.tidy:
                 media = plain_path(media, self.rules.beside)
                 media = self.rules.relative(media) if os.path.isabs(media) else media
-            yield replace(record, item=record.item or self._named(media, record.where), media=media)
+            yield replace(record, item=record.item or self._named(media), media=media)
+        if nameless:
+            rows = counted(len(nameless), "row")
+            problem = f"{listed(nameless)}: neither an id nor the name of a picture ({rows})"
+            raise ArtifactError(problem, "name the picture in these rows, or delete them")
 
-    def _named(self, media: str, where: str) -> str:
+    def _named(self, media: str) -> str:
         """Returns the id of an item that is named after its medium: without the ending, unless that is taken."""
-        if not media:
-            raise ArtifactError(f"{where}: there is neither an id nor the name of a picture", hint="fill in that line")
         names = (stem(media), media)
         return next((name for name in names if self.media_of.setdefault(name, media) == media), media)
 
@@ -151,16 +163,19 @@ class OwnAssembly(Assembly):
             self.left_out["left out, repeating another one of the item"] += 1
             return
         self.texts.add(key)
+        if self.rules.tidy and not key[-1]:
+            self.empty.append(record.where)
+            return
         super()._caption(spec, record, item)
 
     def _item_table(self) -> pd.DataFrame:
         items = super()._item_table()
         lacking = items.loc[items["media"].isna(), "item_id"]
         if self.rules.tidy and len(lacking):
-            more = f" (and {len(lacking) - 1:,} more)" if len(lacking) > 1 else ""
+            places = listed([self.items[item].where for item in lacking])
             raise ArtifactError(
-                f"{self.items[lacking.iloc[0]].where}: the item {lacking.iloc[0]!r} has no picture{more}",
-                hint="fill in its file name; or name the column: --columns media=YOURS; or make the names of the ids: "
-                "--media '{id}.jpg'; captions without pictures need --format",
+                f"{places}: {counted(len(lacking), 'item')} without a picture, the first {lacking.iloc[0]!r}",
+                hint="fill in the file names, or delete these rows; or name the column: --columns media=YOURS; or make "
+                "the names of the ids: --media '{id}.jpg'; captions without pictures need --format",
             )
         return items

@@ -16,7 +16,7 @@ import re
 import reprlib
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,8 @@ LARGEST_JSON = 2**29
 """Largest unpacked JSON file in bytes; the largest file of the collections has a third of it."""
 LONGEST_KEY = 60
 """Longest JSON key in messages, in characters."""
+MOST_ROWS = 5
+"""Most rows of a file that a message lists."""
 KINDS = ("image", "video")
 """Kinds of items."""
 _VIDEO = "mp4|avi|mkv|mov|webm|mpe?g|m4v|ogv|flv|wmv|3gp"
@@ -84,8 +86,8 @@ def caption_format(reader: Reader) -> Reader:
 class ColumnError(ArtifactError):
     """A value that does not fit its column, one of `COLUMNS`."""
 
-    def __init__(self, column: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, column: str, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
         self.column = column
 
 
@@ -94,6 +96,14 @@ class NotUtf8(ArtifactError):
 
     def __init__(self, where: str, byte: int) -> None:
         super().__init__(f"{where}: not UTF-8 at byte {byte}", "convert it: iconv -f ENCODING -t UTF-8 FILE")
+
+
+def listed(places: Sequence[str]) -> str:
+    """Returns places of one file, each the `where` of a record, as `products.csv, line 3, line 8 and 2 more`."""
+    file = places[0].partition(", ")[0]
+    some = ", ".join(place.removeprefix(f"{file}, ") for place in places[:MOST_ROWS])
+    more = f" and {len(places) - MOST_ROWS:,} more" if len(places) > MOST_ROWS else ""
+    return f"{file}, {some}{more}"
 
 
 def stem(item: str) -> str:

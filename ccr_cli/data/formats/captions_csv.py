@@ -5,18 +5,18 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.data.formats.base import ColumnError, Record, caption_format, kind_of, lines
+from ccr_cli.console import counted
+from ccr_cli.data.formats.base import ColumnError, Record, caption_format, kind_of, lines, listed
 from ccr_cli.errors import ArtifactError
 
 COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "kind", "label", "caption_id")
 OTHER_NAMES = "--columns text=YOURS,media=YOURS"
 """What to type for columns with names of one's own."""
-NO_ID = "fill in that line; or, to name the items after their pictures: --columns item_id="
-"""What to type for a row without an id."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The line above the header in which a spreadsheet is told the delimiter."""
@@ -31,8 +31,10 @@ def captions_csv(
     encoding: str = "utf-8",
     columns: Sequence[str] = (),
     header: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    header_line: int = 1,
 ) -> Iterator[Record]:
-    """Reads captions from a table whose first line names `COLUMNS`: `text`, and `item_id` or `media`, are required.
+    """Reads captions from a table whose header names `COLUMNS`: `text`, and `item_id` or `media`, are required.
 
     Options:
         delimiter: Separator of fields, one character or `tab`; by default a tab in a `.tsv`, otherwise a comma.
@@ -41,11 +43,14 @@ def captions_csv(
         columns: Names of the columns of a table without a header, in order; "" for a column to skip.
         header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`; "" for none. Columns with
             the names above are read too, others are not.
+        texts: Several columns of texts with their languages, instead of `text`: `{"caption_en": "en"}`.
+        header_line: Line of the header; those above it are skipped.
     """
     if columns and header:
         raise ArtifactError(f"{path}: options `columns` (no header) and `header` exclude each other")
     hint = "put a text that contains the delimiter in quotes" if quoted else None
-    yield from records(path, table_rows(path, delimiter, quoted, encoding), columns, header, hint)
+    rows = table_rows(path, delimiter, quoted, encoding, header_line)
+    yield from records(path, rows, columns, header, texts, hint)
 
 
 def records(
@@ -53,18 +58,20 @@ def records(
     rows: Iterator[tuple[int, list[str]]],
     columns: Sequence[str] = (),
     header: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
     hint: str | None = None,
 ) -> Iterator[Record]:
     """Yields the captions of rows of texts with their numbers; `hint` helps if a row has too many fields.
 
-    The first row is the header, unless `columns` has the names; `header` is that of `captions_csv`.
+    The first row is the header, unless `columns` has the names; `header` and `texts` are those of `captions_csv`.
     """
     where = str(path)
     if not columns:
         number, names = next(rows, (1, []))
         columns = [name.strip() for name in names]
         where = f"{path}, line {number}: the header is {', '.join(columns)!r}"
-    places = _places(columns, header, where)
+    places, lang_of = _places(columns, header, texts or {}, where)
+    lacking = []
     for number, fields in rows:
         where = f"{path}, line {number}"
         if len(fields) != len(columns):
@@ -72,16 +79,35 @@ def records(
             hint = hint if len(fields) > len(columns) else fill
             raise ArtifactError(f"{where}: {len(fields)} fields, expected {len(columns)}", hint)
         row: dict[str, Any] = {name: fields[place] for name, place in places.items()}
-        if "item_id" in row and not row["item_id"].strip():
-            raise ArtifactError(f"{where}: item_id is empty", NO_ID)
         for name in ("k", "label"):
             row[name] = _number(row.get(name, ""), where, name)
         row["kind"] = kind_of(row.get("kind", "").strip(), where)
-        yield Record(row.pop("item_id", ""), where=f"{path.name}, line {number}", **row)
+        where = f"{path.name}, line {number}"
+        if "item_id" in row and not row["item_id"].strip():
+            lacking.append(where)
+            continue
+        yield from captions_of_row(
+            Record(row.pop("item_id", ""), "", where, **row), [(fields[place], lang) for place, lang in lang_of]
+        )
+    refuse_without_id(lacking)
+
+
+def captions_of_row(row: Record, texts: Sequence[tuple[str, str]]) -> Iterator[Record]:
+    """Yields the captions of a row from its texts with their languages; an empty one only if they all are."""
+    filled = [(text, lang) for text, lang in texts if text.strip()]
+    for text, lang in filled or texts[:1]:
+        yield replace(row, text=text, lang=lang or row.lang)
+
+
+def refuse_without_id(places: Sequence[str]) -> None:
+    """Raises a ColumnError that lists the rows without an id, if there are any."""
+    if places:
+        hint = "fill in those lines; or, to name the items after their pictures: --columns item_id="
+        raise ColumnError("item_id", f"{listed(places)}: item_id is empty ({counted(len(places), 'row')})", hint)
 
 
 def table_rows(
-    path: Path, delimiter: str = "", quoted: bool = True, encoding: str = "utf-8"
+    path: Path, delimiter: str = "", quoted: bool = True, encoding: str = "utf-8", header_line: int = 1
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line in which a row begins and its fields, beginning with the header; empty lines are skipped."""
     by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
@@ -107,7 +133,7 @@ def table_rows(
                 hint="a quote may not be closed. Double a quote inside quotes; if quotes have no meaning: "
                 "--set quoted=false",
             ) from None
-        if fields:
+        if fields and number >= header_line:
             yield number, fields
 
 
@@ -119,9 +145,13 @@ def table_lines(path: Path, encoding: str = "utf-8") -> tuple[str, Iterator[tupl
     return (named[1], table) if named else ("", chain([first] if first else [], table))
 
 
-def _places(columns: Sequence[str], header: Mapping[str, str] | None, where: str) -> dict[str, int]:
-    """Returns the place of every column by its name in `COLUMNS`."""
-    names = header or {name: name for name in columns if name}
+def _places(
+    columns: Sequence[str], header: Mapping[str, str] | None, texts: Mapping[str, str], where: str
+) -> tuple[dict[str, int], list[tuple[int, str]]]:
+    """Returns the place of every column but the texts by its name in `COLUMNS`; place and language of every text."""
+    names = {**(header or {name: name for name in columns if name and name not in texts})}
+    if texts:
+        names["text"] = next(iter(texts))
     unknown = [name for name in names if name not in COLUMNS]
     lacking = [name for name in COLUMNS[:2] if name not in names and not (name == "item_id" and "media" in names)]
     if unknown or lacking:
@@ -129,10 +159,12 @@ def _places(columns: Sequence[str], header: Mapping[str, str] | None, where: str
         raise ArtifactError(f"{where}; {what}", hint=f"columns: {', '.join(COLUMNS)}; for other names: {OTHER_NAMES}")
     theirs = {*names, *names.values()}
     names = {**{name: name for name in COLUMNS if name not in theirs and columns.count(name) == 1}, **names}
-    for name in names.values():
+    for name in (*names.values(), *texts):
         if name and columns.count(name) != 1:
             raise ArtifactError(f"{where}; expected {name!r} in it exactly once")
-    return {ours: columns.index(theirs) for ours, theirs in names.items() if theirs}
+    texts = texts or {names["text"]: ""}
+    places = {ours: columns.index(theirs) for ours, theirs in names.items() if theirs and ours != "text"}
+    return places, [(columns.index(name), lang) for name, lang in texts.items()]
 
 
 def _number(field: str, where: str, name: str) -> int | None:

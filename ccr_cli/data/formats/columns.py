@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from ccr_cli.data.formats.captions_csv import COLUMNS
+from ccr_cli.data.manifests import LANG
 from ccr_cli.errors import UsageError
 
 ALIASES = {
@@ -15,6 +17,19 @@ ALIASES = {
     "item_id": ("id", "item", "sku", "product_id"),
 }
 """Other names of columns, the preferred ones first; a column's own name comes before them."""
+_KNOWN = {name for ours in COLUMNS for name in (ours, *ALIASES.get(ours, ()))}
+_LANGS = (
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee el en eo "
+    "es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka "
+    "kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng "
+    "nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su "
+    "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
+)
+"""The language codes of ISO 639-1."""
+_LANGUAGE = re.compile(
+    rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?(([a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)", re.IGNORECASE
+)
+"""The name of a column of texts in a language: `caption_de`, `title-pt-BR`, `de`."""
 
 
 def candidates(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, list[str]]:
@@ -28,14 +43,40 @@ def candidates(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, lis
     return found
 
 
+def text_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Returns the columns of texts with their languages, empty where the name of the column has none.
+
+    Of the user's `chosen` ones, `text` or `text.LANG` may name several columns with commas between them. Otherwise
+    these are the first known column, and all whose names end in a language; only a language, where no other fits.
+    """
+    own = [(ours[5:], theirs) for ours, theirs in chosen.items() if ours.partition(".")[0] == "text"]
+    if own:
+        columns = [(lang, [theirs] if theirs in names else theirs.split(",")) for lang, theirs in own if theirs]
+        return {column: lang for lang, several in columns for column in several}
+    found = dict.fromkeys(candidates(names, chosen)["text"][:1], "")
+    bare: dict[str, str] = {}
+    for name in names:
+        match_ = _LANGUAGE.fullmatch(name.strip())
+        if match_ and match_[3].lower() in _LANGS and name.strip().lower() not in _KNOWN | {*chosen.values()}:
+            (found if match_[1] else bare)[name] = match_[2].replace("_", "-")
+    return found or bare
+
+
 def match(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
-    """Returns the column of each of `COLUMNS` that a table with these names has."""
-    return {ours: fitting[0] for ours, fitting in candidates(names, chosen).items() if fitting and fitting[0]}
+    """Returns the column of each of `COLUMNS` that a table with these names has; of several texts the first."""
+    found = {ours: fitting[0] for ours, fitting in candidates(names, chosen).items() if fitting and fitting[0]}
+    texts = list(text_columns(names, chosen))
+    return {**found, "text": texts[0]} if texts else found
 
 
 def role(name: str) -> str:
-    """Returns our name of a column that a user may call by another of its names; UsageError if it is unknown."""
+    """Returns our name of a column that a user may call by another of its names; UsageError if it is unknown.
+
+    A column of texts may have a language: `text.de`.
+    """
+    name, dot, lang = name.partition(".")
     for ours in COLUMNS:
-        if name.lower() in (ours, *ALIASES.get(ours, ())):
-            return ours
-    raise UsageError(f"--columns {name}=…: there is no column {name!r}", hint=f"columns: {', '.join(COLUMNS)}")
+        if name.lower() in (ours, *ALIASES.get(ours, ())) and (not dot or (ours == "text" and LANG.fullmatch(lang))):
+            return ours + dot + lang
+    hint = f"columns: {', '.join(COLUMNS)}; texts in a language: text.de=YOURS"
+    raise UsageError(f"--columns {name}{dot}{lang}=…: there is no column {name + dot + lang!r}", hint)

@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 
 @caption_format
 def excel(
-    path: Path, *, sheet: str = "", columns: Sequence[str] = (), header: Mapping[str, str] | None = None
+    path: Path,
+    *,
+    sheet: str = "",
+    columns: Sequence[str] = (),
+    header: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    header_line: int = 1,
 ) -> Iterator[Record]:
     """Reads captions from a sheet of a workbook (`.xlsx`) with the columns of `captions_csv`.
 
@@ -27,8 +33,10 @@ def excel(
         sheet: Name of the sheet; the first by default.
         columns: Names of the columns of a sheet without a header, in order; "" for a column to skip.
         header: The file's own column names, as for captions-csv.
+        texts: Several columns of texts with their languages, as for captions-csv.
+        header_line: Line of the header; those above it are skipped.
     """
-    yield from records(path, sheet_rows(path, sheet), columns, header)
+    yield from records(path, sheet_rows(path, sheet, header_line), columns, header, texts)
 
 
 def sheet_names(path: Path) -> list[str]:
@@ -59,7 +67,7 @@ def _opened(path: Path) -> Iterator[Workbook]:
         book.close()
 
 
-def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
+def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tuple[int, list[str]]]:
     """Yields the number (from 1) and the cells of every row of a sheet that is not empty."""
     with _opened(path) as book:
         if sheet and sheet not in book.sheetnames:
@@ -71,7 +79,7 @@ def sheet_rows(path: Path, sheet: str = "") -> Iterator[tuple[int, list[str]]]:
             cells = ["" if cell is None else _text(cell) for cell in row]
             while cells and not cells[-1]:
                 cells.pop()
-            if cells:
+            if cells and number >= header_line:
                 width = width or len(cells)
                 yield number, cells + [""] * (width - len(cells))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow
 from pyarrow import parquet as pq
 
 from ccr_cli.data.formats.base import ColumnError, Json, Record, caption_format, kind_of, lines, parse, read_json
-from ccr_cli.data.formats.captions_csv import COLUMNS, NO_ID
+from ccr_cli.data.formats.captions_csv import COLUMNS, refuse_without_id
 from ccr_cli.errors import ArtifactError
 
 
@@ -29,6 +29,7 @@ def jsonl(
     caption_id: str = "caption_id",
     label: str = "label",
     kind: str = "kind",
+    texts: Mapping[str, str] | None = None,
 ) -> Iterator[Record]:
     """Reads captions; in a list of texts, k is the position. Empty lines are skipped.
 
@@ -44,26 +45,31 @@ def jsonl(
         caption_id: Key of the caption's official id.
         label: Key of the item's category.
         kind: Key of the item's kind, image or video.
+        texts: Several keys of texts with their languages, as for captions-csv.
     """
-    keys = {"item_id": item, "text": text, "split": split, "lang": lang, "k": k, "caption_set": caption_set}
+    keys = {"item_id": item, "split": split, "lang": lang, "k": k, "caption_set": caption_set}
     keys |= {"media": media, "caption_id": caption_id, "label": label, "kind": kind}
-    for row in json_rows(path):
-        yield from _captions(row, keys, by_lang=by_lang)
+    yield from _captions(json_rows(path), keys, texts or {text: ""}, by_lang=by_lang)
 
 
 @caption_format
-def parquet(path: Path, *, header: Mapping[str, str] | None = None) -> Iterator[Record]:
+def parquet(
+    path: Path, *, header: Mapping[str, str] | None = None, texts: Mapping[str, str] | None = None
+) -> Iterator[Record]:
     """Reads captions from a Parquet file with the columns of captions-csv; the text may be a list of texts.
 
     Options:
         header: The file's own column names, as for captions-csv.
+        texts: Several columns of texts with their languages, as for captions-csv.
     """
     names = parquet_columns(path)
     keys = {name: name for name in COLUMNS if name in names} | dict(header or {})
+    texts = texts or {keys.get("text", ""): ""}
     with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(columns=[name for name in names if name in keys.values()])
-        for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
-            yield from _captions(Json(row, path, f"row {number}"), {name: "" for name in COLUMNS} | keys)
+        batches = file.iter_batches(columns=[name for name in names if name in {*keys.values(), *texts}])
+        rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+        objects = (Json(row, path, f"row {number}") for number, row in rows)
+        yield from _captions(objects, {name: "" for name in COLUMNS} | keys, texts)
 
 
 def parquet_columns(path: Path) -> list[str]:
@@ -76,26 +82,43 @@ def parquet_columns(path: Path) -> list[str]:
         raise ArtifactError(f"{path} is not a Parquet file: {error}") from None
 
 
-def _captions(row: Json, keys: Mapping[str, str], *, by_lang: bool = False) -> Iterator[Record]:
-    """Yields the captions of an object; `keys` has its key of each of `COLUMNS`, an empty one for what it lacks."""
-    facts: dict[str, Any] = {
-        "split": row.text_of(keys["split"]),
-        "media": row.text_of(keys["media"]),
-        "caption_id": value.name() if (value := row.get(keys["caption_id"])) else "",
-        "caption_set": row.text_of(keys["caption_set"]),
-        "label": _number(row, keys, "label"),
-        "kind": kind_of(row.text_of(keys["kind"]), row.where),
-    }
-    item, text = row.need(keys["item_id"], NO_ID).name() if keys["item_id"] else "", keys["text"]
-    number, places = _number(row, keys, "k"), [(row.text_of(keys["lang"]), row)]
-    if by_lang:
-        places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
-        if not places:
-            raise row.wrong(f"there is no language with {text!r}")
-    for lang, at in places:
-        texts = at.need(text, "write a text there, or leave that row out")
-        for place, caption in enumerate(texts.each()) if isinstance(texts.value, list) else [(number, texts)]:
-            yield Record(item, caption.text(), caption.where, lang, place, **facts)
+def _captions(
+    rows: Iterable[Json], keys: Mapping[str, str], texts: Mapping[str, str], *, by_lang: bool = False
+) -> Iterator[Record]:
+    """Yields the captions of objects; `keys` has their key of each of `COLUMNS` but the text, an empty one for none.
+
+    An object without a text has an empty caption.
+    """
+    lacking = []
+    for row in rows:
+        facts: dict[str, Any] = {
+            "split": row.text_of(keys["split"]),
+            "media": row.text_of(keys["media"]),
+            "caption_id": value.name() if (value := row.get(keys["caption_id"])) else "",
+            "caption_set": row.text_of(keys["caption_set"]),
+            "label": _number(row, keys, "label"),
+            "kind": kind_of(row.text_of(keys["kind"]), row.where),
+        }
+        name = row.get(keys["item_id"]) if keys["item_id"] else None
+        if keys["item_id"] and (name is None or name.value == ""):
+            lacking.append(row.where)
+            continue
+        item, number, places = name.name() if name else "", _number(row, keys, "k"), [(row.text_of(keys["lang"]), row)]
+        if by_lang:
+            (text,) = texts
+            places = [(key, at) for key, at in row.entries() if isinstance(at.value, dict) and text in at.value]
+            if not places:
+                raise row.wrong(f"there is no language with {text!r}")
+        for lang, at in places:
+            found = [(own or lang, value) for key, own in texts.items() if (value := at.get(key))]
+            for tag, value in found:
+                several = isinstance(value.value, list)
+                for place, caption in enumerate(value.each()) if several else [(number, value)]:
+                    k = place if len(texts) == 1 else None
+                    yield Record(item, caption.text(), caption.where, tag, k, **facts)
+            if not found:
+                yield Record(item, "", row.where, lang, number, **facts)
+    refuse_without_id(lacking)
 
 
 def _number(row: Json, keys: Mapping[str, str], column: str) -> int | None:

@@ -9,13 +9,14 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
-from ccr_cli.data.formats.columns import candidates, match, role
+from ccr_cli.data.formats.columns import candidates, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.jsonl import json_rows, parquet_columns
@@ -29,6 +30,8 @@ ENDINGS = {
 }  # fmt: skip
 """The format of a file by its ending; JSON is told by its content."""
 _DELIMITERS = (",", ";", "\t", "|")
+_MOST_ABOVE = 10
+"""Most lines in which the header of a table is looked for."""
 _WORDS = {"\t": "tab", "item_id": "item", "media": "picture"}
 Columns = Mapping[str, str] | Sequence[str]
 """The user's names of columns by ours (an empty one: there is none), or all names in order where no header is."""
@@ -145,6 +148,11 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
         if columns:
             raise UsageError("--columns and the same in --set exclude each other", hint=OTHER_NAMES)
         return Layout(path, form, options, tuple(notes))
+    headed = columns if isinstance(columns, Mapping) else None if columns else {}
+    if form in ("captions-csv", "excel") and "header_line" not in options and headed is not None:
+        options |= _guessed_header_line(Layout(path, form, options), headed)
+        if line := options.get("header_line"):
+            notes.append(f"the header of {path.name} is in line {line}; otherwise: --set header_line=1")
     layout = Layout(path, form, options, tuple(notes))
     if named and form == "jsonl" and not columns and {"item_id", "text"} <= {*_names(layout)}:
         return layout
@@ -179,8 +187,8 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
     chosen = {role(ours): theirs for ours, theirs in columns.items()} if isinstance(columns, Mapping) else {}
     if not names:
         raise ArtifactError(f"{path} is empty", hint="a table has a column for the pictures and one for the texts")
-    for ours, theirs in chosen.items():
-        if theirs and theirs not in names:
+    for ours, theirs in _single(chosen, names):
+        if theirs not in names:
             near = difflib.get_close_matches(theirs, names, 1)
             raise ArtifactError(
                 f"{_header(layout, names)}; there is no column {theirs!r}",
@@ -192,20 +200,29 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
     if lacking:
         hint = f"name the columns: {OTHER_NAMES}"
         if form in ("captions-csv", "excel"):
-            hint += "; or, if the first line is no header, all of them in order: --columns media,text"
+            hint += "; or, if the first line is no header, all of them in order: --columns media,text; or, if the "
+            hint += "header is in another line: --set header_line=3"
         hint = "; ".join([hint, *(note for note in layout.notes if "--set sheet=" in note)])
         raise ArtifactError(f"{_header(layout, names)}; no column of it is known for {' and '.join(lacking)}", hint)
-    guessed = {ours: theirs for ours, theirs in found.items() if theirs != ours and ours not in chosen}
+    texts = text_columns(names, chosen)
+    guessed = [(f"text.{lang}" if lang else "text", column) for column, lang in texts.items()]
+    if any(ours.partition(".")[0] == "text" for ours in chosen):
+        guessed = []
+    guessed += [(ours, theirs) for ours, theirs in found.items() if ours not in {*chosen, "text"}]
+    guessed = [(ours, theirs) for ours, theirs in guessed if ours != theirs]
     notes = list(layout.notes)
     if guessed:
-        said = ", ".join(f"{theirs!r} is the {_WORDS.get(ours, ours)}" for ours, theirs in guessed.items())
-        otherwise = ",".join(f"{ours}=NAME" for ours in guessed)
+        said = ", ".join(f"{theirs!r} is the {_word(ours)}" for ours, theirs in guessed)
+        otherwise = ",".join(f"{ours}=NAME" for ours, _ in guessed)
         notes.append(f"columns of {path.name}: {said}; otherwise: --columns {otherwise}")
-    for ours, others in candidates(names, chosen).items():
-        if len(others) > 1:
-            notes.append(f"{path.name} has further columns for the {_WORDS.get(ours, ours)}: {', '.join(others[1:])}")
+    for ours, fitting in candidates(names, chosen).items():
+        others = [name for name in fitting[1:] if name not in texts]
+        if others:
+            further = f"{path.name} has further columns for the {_word(ours)}: {', '.join(others)}"
+            both = ",".join(f"text={shlex.quote(name)}" for name in (*texts, *others))
+            notes.append(further + (f"; for all of them: --columns {both}" if ours == "text" else ""))
     doubtful = set() if headless or to_the_letter else {*found} - {*chosen, "item_id"}
-    if "item_id" in guessed and "media" in found:
+    if "item_id" in dict(guessed) and "media" in found:
         doubtful.add("item_id")
     while True:
         options = {**layout.options, **_column_options(form, names, chosen, headless)}
@@ -233,14 +250,19 @@ def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
 
 def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], headless: bool) -> dict[str, Any]:
     """Returns the options of a format for these columns: none where they have our names, and no others are there."""
-    found = match(names, chosen)
+    found, texts = match(names, chosen), text_columns(names, chosen)
     dropped = {ours: "" for ours, theirs in chosen.items() if not theirs}
+    several = {"texts": texts} if len(texts) > 1 or any(texts.values()) else {}
+    if several:
+        del found["text"]
     if form == "jsonl":
         keys = {**{"item_id": ""}, **found, **dropped}
-        return {"item" if ours == "item_id" else ours: key for ours, key in keys.items() if key != ours}
+        return {"item" if ours == "item_id" else ours: key for ours, key in keys.items() if key != ours} | several
     if headless:
-        ours = {theirs: ours for ours, theirs in found.items()}
-        return {"columns": [ours.get(name, "") for name in names]}
+        ours = {theirs: ours for ours, theirs in found.items()} | ({name: name for name in texts} if several else {})
+        return {"columns": [ours.get(name, "") for name in names], **several}
+    if several:
+        return {"header": {**found, **dropped}, **several}
     if all(ours == theirs for ours, theirs in found.items()) and {*names} <= {*found} and not dropped:
         return {}
     return {"header": {**found, **dropped}}
@@ -248,14 +270,42 @@ def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], 
 
 def _names(layout: Layout) -> list[str]:
     """Returns the names of a table's columns, as its reader calls them."""
-    path, options = layout.path, layout.options
+    path = layout.path
     if layout.form == "jsonl":
         return list({key: None for row in json_rows(path) for key, _ in row.entries()})
     if layout.form == "parquet":
         return parquet_columns(path)
-    rows = sheet_rows(path, **options) if layout.form == "excel" else table_rows(path, **options)
-    _, names = next(rows, (1, []))
+    _, names = next(_rows(layout), (1, []))
     return [name.strip() for name in names]
+
+
+def _rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
+    """Yields the rows of a table of texts with their lines, beginning with the header."""
+    return (sheet_rows if layout.form == "excel" else table_rows)(layout.path, **layout.options)
+
+
+def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str, int]:
+    """Returns the option for a header below other lines: the first of some with columns of a picture and a text."""
+    chosen = {role(ours): theirs for ours, theirs in columns.items()}
+    for row, (number, cells) in enumerate(islice(_rows(layout), _MOST_ABOVE)):
+        names = [cell.strip() for cell in cells]
+        found = match(names, chosen)
+        known = "text" in found and ("media" in found or "item_id" in found)
+        if known and all(theirs in names for _, theirs in _single(chosen, names)):
+            return {"header_line": number} if row else {}
+    return {}
+
+
+def _single(chosen: Mapping[str, str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yields the columns that the user names, one by one; where `text` is several, each of them."""
+    for ours, theirs in chosen.items():
+        several = ours.partition(".")[0] == "text" and theirs not in names
+        yield from ((ours, each) for each in (theirs.split(",") if several else [theirs]) if each)
+
+
+def _word(ours: str) -> str:
+    name, _, lang = ours.partition(".")
+    return _WORDS.get(name, name) + (f" in {lang}" if lang else "")
 
 
 def _header(layout: Layout, names: Sequence[str]) -> str:
@@ -281,20 +331,21 @@ def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the option for the delimiter of the header with the most known names, if it is not the usual one.
+    """Returns the option for the delimiter by which the header has the most known names, if it is not the usual one.
 
     A first line `sep=;` names it.
     """
     usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     named, table = table_lines(path, options.get("encoding", "utf-8"))
-    _, line = next(table, (1, ""))
 
-    def fit(delimiter: str) -> tuple[int, int, bool]:
+    def fit(delimiter: str, line: str) -> tuple[int, int, bool]:
         try:
             names = next(csv.reader([line], delimiter=delimiter), [])
         except csv.Error:  # the table's reader says what is wrong
             names = []
         return len(match(names, {})), len(names), delimiter == usual
 
-    best = named or max(_DELIMITERS, key=fit)
+    some = [line for _, line in islice(table, _MOST_ABOVE)] or [""]
+    header = max(some, key=lambda line: max(fit(delimiter, line)[0] for delimiter in _DELIMITERS))
+    best = named or max(_DELIMITERS, key=lambda delimiter: fit(delimiter, header))
     return {} if best == usual else {"delimiter": _WORDS.get(best, best)}

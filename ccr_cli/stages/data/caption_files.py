@@ -267,7 +267,7 @@ def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
     if "help" in texts:
         parameters, doc = inspect.signature(reader(form)).parameters, inspect.getdoc(reader(form)) or ""
         meanings = dict(re.findall(r"^    (\w+): (.+(?:\n        .+)*)", doc, re.MULTILINE))
-        replaced = ("columns", "header", "item", *COLUMNS) if form in TABLES else ()  # by --columns
+        replaced = ("columns", "header", "item", "texts", *COLUMNS) if form in TABLES else ()  # by --columns
         defaults = {key: parameters[key].default for key in known if key not in replaced}
         rows = [
             (key, "" if default in (None, (), "") else str(default), " ".join(meanings.get(key, "").split()))
@@ -291,4 +291,8 @@ def _typed(key: str, text: str, annotation: str) -> Any:
         if not all(colon and value for _, colon, value in pairs):
             raise UsageError(f"--set {key}={text}: expected OURS:THEIRS,OURS:THEIRS")
         return {ours: theirs for ours, _, theirs in pairs}
+    if annotation == "int":
+        if not re.fullmatch("[1-9][0-9]{0,8}", text):
+            raise UsageError(f"--set {key} is a whole number from 1, not {text!r}")
+        return int(text)
     return text.split(",") if "Sequence" in annotation else text

@@ -182,9 +182,10 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
         if not lenient:
             source.refuse_problems()
             if language not in set(captions["lang"]):
+                langs = ", ".join(captions["lang"].unique())
                 raise ArtifactError(
                     f"{name} has no captions in {language}, the source language",
-                    hint="--lang names the language of the captions to translate and train on",
+                    hint=f"--lang names the language of the captions to translate and train on; it has: {langs}",
                 )
         write_table(site.folder / "items.parquet", items, dataset.ITEMS)
         write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)

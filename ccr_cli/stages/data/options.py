@@ -25,10 +25,10 @@ def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
             raise UsageError(f"--columns {ours}: expected OURS=YOURS", hint="--columns text=YOURS,media=YOURS")
     found: dict[str, str] = {}
     for ours, theirs in ((role(ours.strip()), theirs.strip()) for ours, _, theirs in pairs):
-        if ours in found:
+        if ours in found and not (ours.startswith("text") and theirs and found[ours]):
             problem = f"--columns names the column {ours} twice: {found[ours]!r} and {theirs!r}"
-            raise UsageError(problem, hint="one column for each; several captions of a picture are several rows")
-        found[ours] = theirs
+            raise UsageError(problem, hint="one column for each; only text may have several")
+        found[ours] = f"{found[ours]},{theirs}" if ours in found else theirs
     return found
 
 
@@ -52,8 +52,9 @@ class ImportOptions:
     )
     columns: Mapping[str, str] | Sequence[str] | None = option(
         None,
-        "Your names of the columns, such as text=title,media=photo,item_id=sku (media= for none); without a header, "
-        "all names in order: media,text. Default: guessed.",
+        "Your names of the columns, such as text=title,media=photo,item_id=sku (media= for none). Several texts: "
+        "text=title,text=description, or text.en=title,text.de=titel. Without a header, all names in order: "
+        "media,text. Default: guessed.",
         metavar="OURS=YOURS,...",
         command_line=(list[str] | None, parse_columns),
         **_OWN,

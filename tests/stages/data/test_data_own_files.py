@@ -125,8 +125,8 @@ def test_every_format_has_one_spelling_of_the_columns(name: str, here: Path) -> 
     assert refused.code == 4 and "what, words" in refused.err and "--columns text=YOURS,media=YOURS" in refused.err
     for spelling in ("text=words,media=what", "caption=words,image=what"):
         assert content(products(name, "--columns", spelling)[1]) == CAPTIONS
-    twice = run(name, "--columns", "text=words,media=what,caption=more")
-    assert twice.code == 2 and "'words'" in twice.err and "'more'" in twice.err
+    twice = run(name, "--columns", "text=words,media=what,photo=more")
+    assert twice.code == 2 and "'what'" in twice.err and "'more'" in twice.err
     wrong = run(name, "--columns", "text=wrds,media=what")
     assert wrong.code == 4 and "'wrds'" in wrong.err and "--columns text=words" in wrong.err
 
@@ -296,13 +296,13 @@ def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
     [
         ([("image", "caption"), ("a.jpg", "x"), ("", "y")], ["products.csv, line 3", "neither an id nor"]),
         ([("sku", "image", "caption"), ("1", "a.jpg", "x"), ("2", "", "y")], ["line 3", "'2'", "--media '{id}.jpg'"]),
-        ([("sku", "caption"), ("1", "x"), ("2", "y")], ["line 2", "'1'", "1 more", "--columns media=YOURS"]),
+        ([("sku", "caption"), ("1", "x"), ("2", "y")], ["line 2, line 3", "'1'", "2 items", "--columns media=YOURS"]),
+        ([("image", "caption"), *[("", "x")] * 8], ["line 2, line 3,", "line 6 and 3 more", "8 rows"]),
         ([("image", "caption"), ("https://example.org/a.jpg", "x")], ["line 2", "example.org", "download"]),
         ([("image", "caption", "lang"), ("a.jpg", "x", "English")], ["line 2", "'English'", "--columns lang="]),
         ([("image", "caption", "split"), ("a.jpg", "x", "dawn")], ["line 2", "'dawn'", "--columns split="]),
         ([("image", "caption"), ("a.jpg", "x"), ("b.jpg", "y")], ["2 items", "train=FILE"]),
         ([("image", "caption")], ["no items", "products.csv"]),
-        ([("sku", "image", "caption"), ("1", "a.jpg", "x"), ("", "b.jpg", "y")], ["line 3", "--columns item_id="]),
         ([("image", "caption"), ("a.jpg",)], ["products.csv, line 2: 1 ", "2"]),
         ([], ["products.csv is empty"]),
     ],
@@ -335,10 +335,84 @@ def test_a_guessed_column_with_other_values_is_left_out(name: str, here: Path) -
     assert run(name, "--columns", "label=label").code == 4
 
 
-def test_a_null_caption_is_named_with_its_line(here: Path) -> None:
-    Path("own.jsonl").write_text('{"image": "a.jpg", "caption": "x"}\n{"image": "b.jpg", "caption": null}')
-    done = run("own.jsonl")
-    assert done.code == 4 and "own.jsonl, line 2" in done.err and "'caption'" in done.err and "try:" in done.err
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl"])
+def test_an_empty_caption_counts_as_none(name: str, here: Path) -> None:
+    rows = [{"image": key, "caption": text} for key, text in CAPTIONS.items()]
+    frame = pd.DataFrame([*rows, {"image": "d.jpg", "caption": None}, {"image": "a.jpg", "caption": ""}])
+    frame.to_csv(name, index=False) if name.endswith("csv") else frame.to_json(name, orient="records", lines=True)
+    done, data = products(name)
+    first = 6 if name.endswith("csv") else 5
+    assert content(data) == CAPTIONS and f"line {first}, line {first + 1}" in done.err, done.err
+
+
+def test_an_id_that_some_rows_lack(here: Path) -> None:
+    write("own.csv", ("sku", "image", "caption"), *[(key[0], key, text) for key, text in CAPTIONS.items()])
+    text = Path("own.csv").read_text().replace("\nb,", "\n,").replace("\nd,", "\n,")
+    Path("own.csv").write_text(text)
+    refused = run("own.csv", "--columns", "item_id=sku")
+    assert refused.code == 4 and "line 3, line 5" in refused.err and "--columns item_id=" in refused.err
+    assert content(products("own.csv")[1]) == CAPTIONS
+
+
+GERMAN = {name: f"Bild {name[0]}" for name in CAPTIONS}
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "langs"),
+    [
+        (("image", "caption_en", "caption_de"), "", ("en", "de")),
+        (("image", "en", "de"), "", ("en", "de")),
+        (("image", "caption", "title-pt_BR"), "", ("en", "pt-BR")),
+        (("image", "title", "description"), "text=title,text=description", ("en", "en")),
+        (("image", "x", "y"), "caption.en=x,text.de=y", ("en", "de")),
+        (("image", "id", "text", "de"), "", ("en",)),
+    ],
+)
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl", "own.parquet", "own.xlsx"])
+def test_several_columns_of_texts(
+    name: str, header: tuple[str, ...], columns: str, langs: tuple[str, ...], here: Path
+) -> None:
+    rows = [(key, *[key] * (len(header) == 4), text, GERMAN[key]) for key, text in CAPTIONS.items()]
+    frame = pd.DataFrame(rows, columns=header)
+    frame.iloc[0, -1] = None
+    match Path(name).suffix:
+        case ".csv":
+            frame.to_csv(name, index=False)
+        case ".parquet":
+            frame.to_parquet(name)
+        case ".xlsx":
+            frame.to_excel(name, index=False)
+        case _:
+            frame.to_json(name, orient="records", lines=True)
+    _, data = products(name, *(["--columns", columns] if columns else []))
+    found = {(lang, text) for lang, text in zip(data.captions["lang"], data.captions["text"], strict=True)}
+    german = {(langs[-1], text) for text in list(GERMAN.values())[1:]} if len(langs) > 1 else set()
+    assert found == {(langs[0], text) for text in CAPTIONS.values()} | german
+
+
+def test_a_second_column_that_may_hold_texts_is_named(here: Path) -> None:
+    write("own.csv", ("image", "title", "description"), *[(*pair, pair[1]) for pair in CAPTIONS.items()])
+    assert "--columns text=description,text=title" in products("own.csv")[0].err
+    assert run("own.csv", "--columns", "text=title,text=").code == 2
+    assert run("own.csv", "--columns", "text.e=title").code == 2
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.xlsx"])
+def test_a_header_below_a_title(name: str, here: Path) -> None:
+    if name.endswith(".csv"):
+        write(name, ("Our shop, 2026", ""), ("image", "caption"), *CAPTIONS.items(), delimiter=";")
+    else:
+        book = openpyxl.Workbook()
+        for row in (("Our shop",), (), ("image", "caption"), *CAPTIONS.items()):
+            book.worksheets[0].append(row)
+        book.save(name)
+    done, data = products(name)
+    assert content(data) == CAPTIONS and "--set header_line=" in done.err
+    line = "2" if name.endswith(".csv") else "3"
+    assert content(products(name, "--set", f"header_line={line}", "--name", "set")[1]) == CAPTIONS
+    refused = run(name, "--set", "header_line=1", "--name", "other")
+    assert refused.code == 4 and "--set header_line=" in refused.err
+    assert run(name, "--set", "header_line=x").code == 2
 
 
 def test_a_file_whose_items_have_no_split_is_not_left_out(here: Path) -> None:
