@@ -1,4 +1,4 @@
-"""diagnosis: a model's belief in every training pair, and its precision and recall where the truth is known."""
+"""diagnosis: the belief in every training pair of a run, or in every caption pair of a translation."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ PAIRS = table_schema(
 unless synthetic noise switched it. `place` 1 is the most suspicious pair. `support` is the number of other items that
 share the most common word of each text, the lesser of the two: below `RARE` there is little evidence either way.
 `verdict` and `truth` are clean or noisy; `truth` is null without synthetic noise, `back` without a back-translation."""
+TRANSLATED = table_schema(
+    "slot_id string, source_caption_id string, item_id string, split string, lang string, source_text string, "
+    "translation string, back string?, p_vs float32, p_clean float32, p_st float32, place int32, support int32, "
+    "verdict string"
+)
+"""The captions of a translation that no run was trained on: those of every split, and nothing that needs a model."""
 TRAJECTORY = PAIRS.names[-8:]
 """Summary of the pair's values after each epoch of training; null if the run recorded none."""
 
@@ -36,6 +42,21 @@ def summary(artifact: Artifact) -> dict[str, Any]:
     return value | {"judge_side": ""} if value.get("judge") in WITHOUT_SIDE else value
 
 
+def subject(summary: dict[str, Any]) -> str:
+    """The name of the run or the translation that was judged."""
+    return str(summary["run"] if "run" in summary else summary["translation"])
+
+
+def judged(summary: dict[str, Any]) -> str:
+    """What its pairs are called."""
+    return "training pair" if "run" in summary else "translated caption"
+
+
 def read_pairs(artifact: Artifact) -> pd.DataFrame:
-    """Reads the judged pairs."""
-    return artifact_table(artifact, "pairs.parquet", PAIRS)
+    """Reads the judged pairs: the columns of `PAIRS`, or of `TRANSLATED`."""
+    return artifact_table(artifact, "pairs.parquet", PAIRS if of_run(artifact) else TRANSLATED)
+
+
+def of_run(artifact: Artifact) -> bool:
+    """Whether a run's pairs were judged; else those of a translation."""
+    return artifact.has_parent("run")

@@ -49,7 +49,8 @@ _KINDS = {
     "translate": ("dataset",),
     "extract": ("dataset",),
     "train": ("translation",),
-    **dict.fromkeys(("evaluate", "diagnose", "search", "index", "serve", "export"), ("run",)),
+    **dict.fromkeys(("evaluate", "search", "index", "serve", "export"), ("run",)),
+    "diagnose": ("run", "translation"),
     "report": ("evaluation", "diagnosis", "translation"),
     "compare": ("run", "evaluation"),
 }

@@ -28,17 +28,19 @@ def diagnose(
     ),
     call: c.BuildCall,
 ) -> None:
-    """Find the training pairs that a model considers mismatched.
+    """Find the training pairs that a model considers mismatched, or wrong translations without a model.
 
     Judges the training pairs of a run and writes a diagnosis: evidence, belief, uncertainty and P(clean) of every pair,
     its values after each epoch, the most suspicious pairs first, and precision and recall where synthetic noise gives
-    the truth. Given several runs, it writes a diagnosis of each.
+    the truth. Given a translation, or without any run, it judges every caption of the translation, of all splits, by a
+    judge that needs no model (lexical). Given several, it writes a diagnosis of each.
     """
     inputs = call.inputs()
     from ccr_cli.artifacts import diagnosis
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
     from ccr_cli.stages.diagnose.stage import diagnose as stage
+    from ccr_cli.stages.diagnose.stage import subjects
     from ccr_cli.stages.diagnose.suspects import (
         SHOWN,
         most_suspicious,
@@ -46,27 +48,27 @@ def diagnose(
         with_unmatched,
         write_sheet,
     )
+    from ccr_cli.stages.diagnose.translated import diagnose_translation
     from ccr_cli.stages.shared.load_run import translations_of
 
-    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
-    if len(runs) < 2:
-        runs = [inputs.one("run", "", hint="ccr train --method uml")]
-    elif options.name is not None:
-        problem = f"--name {options.name} names one diagnosis, not those of {len(runs)} runs"
+    judged = subjects(inputs)
+    kind = judged[0].kind
+    if len(judged) > 1 and options.name is not None:
+        problem = f"--name {options.name} names one diagnosis, not those of {len(judged)} {kind}s"
         raise UsageError(problem, hint="leave --name out")
-    elif (worst, sheet, export) != (None, None, None):
-        raise UsageError(f"--worst, --sheet and --export need one run, not {len(runs)}", hint="name one")
+    if len(judged) > 1 and (worst, sheet, export) != (None, None, None):
+        raise UsageError(f"--worst, --sheet and --export need one {kind}, not {len(judged)}", hint="name one")
     if sheet is not None and sheet.suffix != ".html":
         raise UsageError(f"--sheet writes .html, not {sheet.name!r}")
     if export is not None:
         pairs_file.check(export)
     made = []
-    for trained in runs:
+    for artifact in judged:
         with suppress(Planned):
-            made.append(stage(inputs, trained, options))
+            made.append((stage if kind == "run" else diagnose_translation)(inputs, artifact, options))
             show_summary(made[-1])
-        for parent in trained.parents:
-            inputs.parent(trained, parent.kind)
+        for parent in artifact.parents:
+            inputs.parent(artifact, parent.kind)
     if call.dry_run:
         raise inputs.workspace.planned[-1]
     for artifact in inputs.named:
@@ -77,10 +79,10 @@ def diagnose(
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")
-        translated, _ = translations_of(inputs.workspace, runs[0])
-        if paths := " ".join(inputs.workspace.relative(each.path) for each in translated.values()):
+        translations = judged if kind == "translation" else translations_of(inputs.workspace, judged[0])[0].values()
+        if paths := " ".join(inputs.workspace.relative(each.path) for each in translations):
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
-    data = inputs.parent(runs[0], "dataset")
+    data = inputs.parent(judged[0], "dataset")
     rows = most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
         write_sheet(sheet, rows, made[0], data)
@@ -91,7 +93,7 @@ def diagnose(
         c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
     else:
         columns = terminal_columns(rows) if sys.stdout.isatty() else SHOWN
-        c.show_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
+        c.show_table(columns, [[_cell(row.get(name)) for name in columns] for row in rows])
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
@@ -107,6 +109,7 @@ EPILOG = c.examples(
     "ccr diagnose runs/noto-emoji-es-uml-noise0.4-seed0 --judge gmm --judge-side both",
     "ccr diagnose runs/mine --share 0.05",
     "ccr diagnose runs/mine --worst 50 --sheet worst.html",
+    "ccr diagnose translations/mine/es-hf --worst 50",
     "ccr diagnose runs/mine --export pairs.csv",
     "ccr evaluate runs/mine | ccr diagnose -",
     "ccr train --method uml --sweep seed=0,1,2 | ccr diagnose -",

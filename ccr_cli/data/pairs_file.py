@@ -30,15 +30,15 @@ from ccr_cli.console import counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
-from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
 
 COLUMNS = table_schema(
-    "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
-    "correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32, "
+    "slot_id string, source_caption_id string, item_id string, split string, lang string, source_text string, "
+    "translation string, correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32, "
     "unmatched_source string, unmatched_translation string"
 )
-"""The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation."""
+"""The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation. The file
+of a run lacks `split`: all of its pairs are training pairs."""
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation"}
 """Columns that may be lacking, and are empty then."""
@@ -78,20 +78,18 @@ class PairsFile:
             raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
 
     def refuse_others(self, data: Dataset, column: str, langs: Collection[str] = ()) -> None:
-        """Refuses a file of other captions than a data set's training captions, or without pairs in some language.
+        """Refuses a file of other captions than a data set's source captions, or without pairs in some language.
 
         Raises:
             UsageError: If an id in the column is unknown, or the file has languages and lacks one of these.
         """
-        train = set(items_of(data.items, "train")["item_id"])
-        captions = data.captions[(data.captions["lang"] == data.source_lang) & data.captions["item_id"].isin(train)]
-        known = set(captions["caption_id"])
+        known = set(data.captions["caption_id"][data.captions["lang"] == data.source_lang])
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
             raise UsageError(
-                f"{self.path}: {unknown[0]!r} is no training caption of {data.name}{more}",
-                hint="the file must contain pairs of this data set's training split only",
+                f"{self.path}: {unknown[0]!r} is no source caption of {data.name}{more}",
+                hint="the file must contain pairs of this data set only",
             )
         missing = sorted(set(langs) - self.langs) if self.langs else []
         if missing:
@@ -136,10 +134,11 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
     check(path)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
-    frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[COLUMNS.names].sort_values("place")
+    schema = pa.schema([field for field in COLUMNS if field.name in pairs or field.name in _EMPTY])
+    frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[schema.names].sort_values("place")
     with atomic_open(path) as handle:
         if path.suffix.lower() == ".parquet":
-            table = pa.Table.from_pandas(frame, schema=COLUMNS, preserve_index=False)
+            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
         out = io.StringIO(newline="")

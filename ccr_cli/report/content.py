@@ -211,6 +211,8 @@ class ReportData:
     """Likewise, of corrupted queries."""
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
     diagnoses: Sequence[RunDiagnosis] = ()
+    judged_translations: Sequence[Mapping[str, Any]] = ()
+    """Summaries of the diagnoses of translations."""
     histories: Sequence[TrainingHistory] = ()
     searches: Sequence[ExampleSearch] = ()
     maps: Sequence[EmbeddingMap] = ()

@@ -49,7 +49,7 @@ def edit_record(artifact: base.Artifact, **changes: Any) -> None:
         (("train",), "translation", "ccr translate --lang"),
         (("train", "--lang", "fr"), "translation", "ccr translate --lang fr"),
         (("evaluate",), "run", "ccr train"),
-        (("diagnose",), "run", "ccr train"),
+        (("diagnose",), "translation", "ccr translate --lang"),
         (("search", "rojo"), "run", "ccr train"),
         (("report",), "evaluation", "ccr evaluate"),
         (("export",), "run", "ccr train"),

@@ -201,6 +201,7 @@ def render(
         figures={k: {"svg": Markup(svgs[k]), "caption": shown.caption} for k, (_, shown) in plots.items()},
         suspects=[pair_list for d in suspects for pair_list in lists.suspicious_pairs(data, d, summary.findings)],
         pairs_json=script_json(pairs) if pairs else "",
+        wrong_translations=list(lists.wrong_translations(data)),
         translations=list(lists.translations(data, loaded)),
         translation_signatures=signatures,
         translation_count=len(data.translations),

@@ -98,8 +98,18 @@ def pair_list(
                 **{name: pair[name] for name in ("place", "slot_id", "verdict") if side == LARGE and name in pair},
             }
         )
-    truth = ["truth"] if any(row["truth"] for row in rows) else []
-    return TextList(title, [*heads.values(), "P(clean)", "uncertainty", *truth], rows, open)
+    known = [name for name in ("uncertainty", "truth") if any(row[name] is not None for row in rows)]
+    return TextList(title, [*heads.values(), "P(clean)", *known], rows, open)
+
+
+def wrong_translations(data: ReportData) -> Iterator[TextList]:
+    """The captions that are most likely translated wrongly, of each translation that was diagnosed without a run."""
+    for number, summary in enumerate(data.judged_translations):
+        of, lang, called = data.dataset(summary["data"]), summary["lang"], f"{summary['called_noisy']:,}"
+        title = f"{of.name}, {summary['translation']}: {summary['judge']} calls {called} of {summary['pairs']:,} "
+        title += "translations wrong; the most suspicious"
+        worst = summary["most_suspicious"]
+        yield pair_list(worst, of.image, lang, of.source_lang, title, open=not number)
 
 
 def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findings) -> Iterator[TextList]:

@@ -132,17 +132,17 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
 
 
 def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
-    """How many pairs the judge calls mismatched, by which rule, and how often it is right."""
+    """How many pairs the judge calls mismatched or translated wrongly, by which rule, and how often it is right."""
     facts = diagnosis.summary(artifact)
     judge = facts["judge"] + (f" ({facts['judge_side']})" if facts["judge_side"] else "")
     rare = "" if facts["judge"] == "oracle" else f"; {facts['called_noisy_rare']} of them contain rare words"
-    called = (
-        f"{facts['called_noisy']} of {counted(facts['pairs'], 'training pair')} ({percent(facts['share_noisy'], 1)})"
-    )
-    yield Line(f"{judge} calls {called} mismatched{rare}")
+    of_run = "run" in facts
+    pairs = f"{counted(facts['pairs'], diagnosis.judged(facts))} ({percent(facts['share_noisy'], 1)})"
+    yield Line(f"{judge} calls {facts['called_noisy']} of {pairs} {'mismatched' if of_run else 'wrong'}{rare}")
     split = facts["split"]
     if "expected" in split:
         wrong = f"under the fitted mixture {percent(split['wrong'], 1)} of the pairs are mismatched"
+        wrong += "" if of_run else " (a translation that is wrong in one word is not: read the most suspicious)"
         if facts["called_noisy"]:
             precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
             wrong += f", and the calls have precision {precision}, recall {recall}"
@@ -154,7 +154,7 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
             f"alarms {found['false_alarms']}, F1 {found['f1']}, calibration error "
             f"{probability(facts['calibration']['ece'])}"
         )
-    if not facts["noise"] and split["by"] != "share" and facts["share_noisy"] > MANY:
+    if of_run and not facts["noise"] and split["by"] != "share" and facts["share_noisy"] > MANY:
         yield Line(
             f"doubting {percent(facts['share_noisy'], 0)} of the pairs without synthetic noise usually means that the "
             "model has not learned to match, not that so many pairs are wrong: before any repair check its SumR (ccr "

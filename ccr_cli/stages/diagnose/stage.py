@@ -1,4 +1,4 @@
-"""`ccr diagnose`: the training pairs that a model considers mismatched, and how often that is right if it is known.
+"""`ccr diagnose` of a run: the training pairs that its model considers mismatched, and how often that is right.
 
 Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, E epochs, B a block.
 """
@@ -19,17 +19,17 @@ from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import counted, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.losses.evidential import dirichlet
-from ccr_cli.metrics.detection import belief_calibration, detection
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
+from ccr_cli.stages.diagnose.verdicts import check_share, figures, summary_rows, with_verdicts
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
-from ccr_cli.stages.shared.inputs import Inputs, refuse_unread
+from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unread
 from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
@@ -38,10 +38,8 @@ CANDIDATES = 128
 BLOCK = 1024
 LARGEST = 2**26
 """Most similarities held at once: fewer pairs together where there are many."""
-SUSPICIOUS = 20
 DEFAULT_JUDGE = "two-group"
 """The judge where the run's own does not judge after each epoch."""
-_READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
 
 
 def usual_judge(options: Mapping[str, Any]) -> tuple[str, str]:
@@ -50,41 +48,24 @@ def usual_judge(options: Mapping[str, Any]) -> tuple[str, str]:
     return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, str(options["judge_side"])
 
 
-def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
-    """The place of each pair, 1 for the most suspicious: by P(clean) and, where that is equal, by `sim_st`.
+def subjects(inputs: Inputs) -> list[base.Artifact]:
+    """What is diagnosed: the named runs, else the named translations, else the workspace's run, else its translation.
 
-    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs.
+    Raises:
+        ArtifactError: If there is none, or several fit.
     """
-    believed = frame["p_clean"] >= diagnosis.THRESHOLD
-    rare = ~believed & (frame["support"] < diagnosis.RARE)
-    order = np.lexsort([frame["sim_st"], frame["p_clean"], rare, believed])
-    return (np.argsort(order) + 1).astype(np.int32)
-
-
-def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
-    """Describes how pairs were split: by `mixture`, `votes` (judges of a batch), `truth` or `share`.
-
-    With the threshold on `p_clean` (for a share: the largest value called noisy); that on the similarity, `sim_st` or
-    `sim_vt`, if the judge reads one of them alone and one threshold divides all; and for a mixture the fraction
-    `wrong`, with the `expected` precision and recall of the calls. Null if nothing is called noisy or nothing is wrong.
-    """
-    declared = load_judge(judge)
-    noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
-    called = frame.loc[noisy]
-    by = "mixture" if declared.mixture else "truth" if declared.knows_truth else "votes"
-    facts: dict[str, Any] = {"by": by} if share is None else {"by": "share", "share": share}
-    facts["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
-    if declared.mixture and declared.takes_side and side in _READ and share is None:
-        name = _READ[side]
-        below, above = called[name].max(), frame.loc[~noisy, name].min()
-        facts[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
-    if declared.mixture:
-        facts["wrong"] = float(p_noisy.mean())
-        facts["expected"] = {
-            "precision": float(p_noisy[noisy].mean()) if len(called) else None,
-            "recall": float(p_noisy[noisy].sum() / p_noisy.sum()) if p_noisy.sum() else None,
-        }
-    return facts
+    for kind in ("run", "translation"):
+        if len(named := latest([a for a in inputs.named if a.kind == kind])) > 1:
+            return named
+        if named:
+            return [inputs.one(kind, "")]
+    if trained := inputs.maybe("run", ""):
+        return [trained]
+    data = [a for a in inputs.named if a.kind == "dataset"]
+    hint = "ccr translate --lang LANG"
+    found = inputs.one("translation", "", lambda a: not data or any(made_from(d)(a) for d in data), hint=hint)
+    say(f"without a run: diagnosing the translation {inputs.workspace.relative(found.path)}")
+    return [found]
 
 
 def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
@@ -108,8 +89,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     if options.judge_side and not load_judge(judge).takes_side:
         hint = "leave --judge-side out, or name another --judge"
         raise UsageError(f"--judge-side does not apply to the judge {judge}, which chooses what it reads", hint=hint)
-    if share is not None and not 0 < share < 1:
-        raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
+    check_share(share)
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
     name = options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
@@ -148,14 +128,10 @@ def _diagnose(build: Build, inputs: Inputs, trained: base.Artifact, device: torc
         frame = _table(part, embedded_part, opinion, method.evidence)
         frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
-    frame = pd.concat(frames, ignore_index=True)
-    frame["place"] = places(frame)
-    share = build.request.get("share")
-    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
-    frame["verdict"] = np.where(noisy, "noisy", "clean").astype(object)
+    frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, build.request))
-    return {"pairs": len(frame), "called_noisy": int(noisy.sum())}
+    return {"pairs": len(frame), "called_noisy": int((frame["verdict"] == "noisy").sum())}
 
 
 def _table(
@@ -251,10 +227,10 @@ def _opinions(
 def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any]) -> dict[str, Any]:
     settings = run.config(trained)
     langs, mismatch = run.langs(settings), settings["noise"]
-    worst = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")].sort_values("place").head(SUSPICIOUS)
+    doubted = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")]
     shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
     shown += ["lang"] * (len(langs) > 1)
-    by_lang = {lang: _figures(part, request) for lang, part in frame.groupby("lang")}
+    by_lang = {lang: figures(part, request) for lang, part in frame.groupby("lang")}
     return {
         "run": trained.name,
         "method": settings["method"],
@@ -264,25 +240,7 @@ def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any
         "lang": settings["lang"],
         "judge": request["judge"],
         "judge_side": request["judge_side"] if load_judge(request["judge"]).takes_side else "",
-        **_figures(frame, request),
+        **figures(frame, request),
         **({"langs": by_lang} if len(langs) > 1 else {}),
-        "most_suspicious": worst[shown].astype(object).where(worst[shown].notna(), None).to_dict("records"),
-    }
-
-
-def _figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
-    """The figures of all pairs, or of those of one language."""
-    known, truth = bool(frame["truth"].notna().all()), frame["truth"] == "noisy"
-    noisy, share = frame["verdict"] == "noisy", request.get("share")
-    called = diagnosis.THRESHOLD if share is None else noisy
-    by_verdict = frame.groupby("verdict")["uncertainty"].mean()
-    return {
-        "split": split_facts(frame, request["judge"], request["judge_side"], share),
-        "pairs": len(frame),
-        "called_noisy": int(noisy.sum()),
-        "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
-        "share_noisy": float(noisy.mean()),
-        "detection": detection(frame["p_clean"], truth, called) if known else None,
-        "calibration": belief_calibration(frame["p_clean"], truth) if known else None,
-        "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
+        "most_suspicious": summary_rows(doubted, shown),
     }

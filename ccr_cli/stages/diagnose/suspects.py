@@ -15,7 +15,7 @@ from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
 
 SHOWN = (
-    *("place", "p_clean", "verdict", "rare", "slot_id", "source_text", "translation", "back", "truth"),
+    *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
     *("unmatched_source", "unmatched_translation", "image"),
 )
 """Columns of the table that programs read."""
@@ -65,7 +65,9 @@ def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     def has_value(value: object) -> bool:  # 0.0 is one
         return value is not None and value is not False and value != ""
 
-    return [name for name in SHOWN if name not in ("slot_id", "image") and any(has_value(row[name]) for row in rows)]
+    return [
+        name for name in SHOWN if name not in ("slot_id", "image") and any(has_value(row.get(name)) for row in rows)
+    ]
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
@@ -76,7 +78,8 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
         raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
     image_of = {str(row["item_id"]): row["image"] for row in rows}
     summary = diagnosis.summary(made)
-    title = f"{summary['run']}: the {len(rows):,} most suspicious of {counted(summary['pairs'], 'training pair')}"
+    judged = counted(summary["pairs"], diagnosis.judged(summary))
+    title = f"{diagnosis.subject(summary)}: the {len(rows):,} most suspicious of {judged}"
     title += f", {summary['called_noisy']:,} of which are called noisy"
     source_lang, rule = dataset.read(data).source_lang, threshold(summary["split"])
     with base.atomic_open(path, "w") as handle:

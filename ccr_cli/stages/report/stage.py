@@ -30,7 +30,7 @@ from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.options import ReportOptions
-from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 from ccr_cli.stages.translate.quality import references
 
@@ -73,7 +73,8 @@ def summary(inputs: Inputs) -> compose.Overview:
 def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     """Reads all that a report shows; errors as for `report`. `shown` are further fields of the data."""
     evaluations, diagnoses, runs = _select(inputs)
-    translations, translated = _translations(inputs, runs.values())
+    of_runs, of_translations = ([d for d in diagnoses if diagnosis.of_run(d) is kind] for kind in (True, False))
+    translations, translated = _translations(inputs, [*runs.values(), *of_translations])
     if not evaluations and not translations:
         whose = "of the given runs " if inputs.named else ""
         what = f"there is no evaluation {whose}in {inputs.workspace.root}"
@@ -89,7 +90,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
         if not (result.get("reading") or result.get("task")):
             merged[run_id, signature] = merged.get((run_id, signature), {}) | result
     intact, corrupted = ([(k, r) for (k, _), r in merged.items() if bool(r.get("corrupt")) is c] for c in (False, True))
-    summaries = [(d, diagnosis.summary(d)) for d in diagnoses]
+    summaries = [(d, diagnosis.summary(d)) for d in of_runs]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
     labels |= {run_id: str(result["label"]) for run_id, result in intact}
     return content.ReportData(
@@ -97,6 +98,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
         corrupted=corrupted,
         facts=_facts(inputs, runs, labels, evaluations),
         diagnoses=[_diagnosis(d, facts, runs.get(evaluation.run_id(d))) for d, facts in summaries],
+        judged_translations=[diagnosis.summary(d) for d in of_translations],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
         rankings={(run_id, signature): partial(_ranks, a, n) for run_id, signature, a, n, _ in numbered},
         outside={
@@ -146,10 +148,12 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     explicit = {a.id for a in inputs.named if a.kind in ("run", "evaluation", "diagnosis")}
     chosen = {a.id for a in inputs.named if a.kind == "run"}
     chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
-    only_translations = not explicit and any(a.kind == "translation" for a in inputs.named)
+    translations = [a for a in inputs.named if a.kind == "translation"]
 
     def fits(a: base.Artifact) -> bool:
-        return not only_translations and (not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen)
+        if translations and not explicit:
+            return a.kind == "diagnosis" and not diagnosis.of_run(a) and any(made_from(t)(a) for t in translations)
+        return not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen
 
     runs: dict[str, base.Artifact] = {}
     evaluations, diagnoses = (

@@ -85,6 +85,8 @@ def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str
         source = [*dataset(trained), short(trained)]
     else:
         source = [*dataset(artifact), *(number if len(runs) > 1 else [])]
+    if artifact.kind == "diagnosis" and not runs:
+        source.append(PurePosixPath(artifact.parent("translation").path).name)
     options = [text for text in [short(artifact)] if text]
     if artifact.kind == "run":  # name the translations if there are others into the same language
         links = [parent for parent in artifact.parents if parent.kind == "translation" and parent.id in known]
@@ -112,7 +114,8 @@ def _outcome(artifact: base.Artifact) -> Outcome:
                 return _evaluation(artifact)
             case "diagnosis":
                 summary = diagnosis.summary(artifact)
-                words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called mismatched"
+                called = "mismatched" if diagnosis.of_run(artifact) else "wrong"
+                words = f"{summary['called_noisy']:,} of {summary['pairs']:,} pairs called {called}"
                 auroc = (summary["detection"] or {}).get("auroc")
                 if auroc is None:
                     return Outcome(words)

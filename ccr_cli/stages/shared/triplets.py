@@ -123,24 +123,28 @@ def training_triplets(
     data: Dataset,
     translations: Mapping[str, pd.DataFrame],
     noise: pd.DataFrame | None,
-    feats: base.Artifact,
-    needs: frozenset[str],
+    feats: base.Artifact | None,
+    needs: frozenset[str] = frozenset(),
     second: pd.DataFrame | None = None,
     *,
     compared: bool = False,
 ) -> Triplets:
     """Joins captions, translations (by language), noise and features into triplets, in the data set's order.
 
+    Without features (None) the triplets are those of every item of all splits, for a judge that reads texts alone.
     Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
     triplets of one language follow on those of the other; a mismatch moves the same captions in each of them. `second`
     are another engine's translations; with `compared` the judge `translation` speaks, which reads back-translations,
     else these. `needs` is what else the method reads, `Config.needs`. If nothing is left, or the noise is of other
     captions, it is an ArtifactError.
     """
-    train = Split.of(data, "train")
-    visual, item_ids = read_visuals(feats, list(train.items["item_id"]), needs)
+    chosen = data if feats is None else Split.of(data, "train")
+    item_ids = list(chosen.items["item_id"])
+    visual = Frames.single(torch.empty(len(item_ids), 0))
+    if feats is not None:
+        visual, item_ids = read_visuals(feats, item_ids, needs)
     row_of = {item: row for row, item in enumerate(item_ids)}
-    captions = train.captions[train.captions["lang"] == data.source_lang]
+    captions = chosen.captions[chosen.captions["lang"] == data.source_lang]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
     if noise is None:
         ids = captions["caption_id"]
@@ -161,8 +165,8 @@ def training_triplets(
             read &= noise["given_source_id"].isin(set(other))
         if read.sum() < 2:
             into = f" into {lang}" if len(translations) > 1 else ""
-            number = f"only {read.sum()} of {len(noise)} training triplets{into}"
-            raise ArtifactError(f"{number} have features and all texts")
+            what = "captions have" if feats is None else f"training triplets{into} have features and"
+            raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")
         kept.append(noise[read])
         target += [forward[i] for i in kept[-1]["given_translation_of"]]
         backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
@@ -180,7 +184,7 @@ def training_triplets(
         target=target,
         back=_whole(backs),
         second=_whole(seconds),
-        label_V=_labels(train.items, item_ids),
+        label_V=_labels(chosen.items, item_ids),
         wrong=joined[flags] if flags else None,
         dropped=len(noise) * len(kept) - len(joined),
     )

@@ -139,7 +139,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
 
     Raises:
         ArtifactError: If there is no such translation, or more than one.
-        UsageError: If the list names a caption that is no training caption, nothing to translate again, another
+        UsageError: If the list names a caption that is no source caption, nothing to translate again, another
             language, or two corrections of one caption.
     """
     pairs = pairs_file.read(only)

@@ -30,7 +30,7 @@ from ccr_cli.data import pairs_file as listing
 from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.diagnoses import diagnoses_frame
 from ccr_cli.report.words.artifact_summaries import Line, summary
-from ccr_cli.stages.diagnose import stage as suspicion
+from ccr_cli.stages.diagnose import verdicts as suspicion
 from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns, with_unmatched
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals

@@ -1,0 +1,95 @@
+"""`ccr diagnose` of a translation: the captions that are translated wrongly, by a judge that needs no model.
+
+Captions of all splits are judged: a wrong translation of a validation caption is a wrong query.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ccr_cli import registry
+from ccr_cli.artifacts import base, dataset, diagnosis, translation
+from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts.parquet import write_table
+from ccr_cli.artifacts.workspace import stem
+from ccr_cli.console import counted, say, warn
+from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import word_support
+from ccr_cli.errors import UsageError
+from ccr_cli.judges.base import load_judge
+from ccr_cli.stages.diagnose.options import DiagnoseOptions
+from ccr_cli.stages.diagnose.suspects import with_unmatched
+from ccr_cli.stages.diagnose.verdicts import SUSPICIOUS, check_share, figures, summary_rows, with_verdicts
+from ccr_cli.stages.shared import judging
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.triplets import round_trips, training_triplets
+
+DEFAULT_JUDGE = "lexical"
+
+
+def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
+    """Judges every caption of a translation, by default with `DEFAULT_JUDGE`.
+
+    Raises:
+        UsageError: If the judge needs a model, or does not allow the options.
+    """
+    judge = options.judge or DEFAULT_JUDGE
+    declared = load_judge(judge)
+    if declared.needs_model or declared.knows_truth:
+        able = [n for n in registry.names("judges") if not (j := load_judge(n)).needs_model and not j.knows_truth]
+        hint = f"judges of a translation: {', '.join(able)}"
+        raise UsageError(f"the judge {judge} needs a run, and {translated.name} is a translation", hint=hint)
+    if options.judge_side is not None:
+        raise UsageError("--judge-side goes with a run: of a translation only texts are compared", hint="leave it out")
+    check_share(options.share)
+    request: dict[str, Any] = {"judge": judge} | ({} if options.share is None else {"share": options.share})
+    data = inputs.parent(translated, "dataset")
+    name = options.name or stem(f"{data.name}-{translated.name}", request, {"judge": DEFAULT_JUDGE})
+
+    def write(site: Build) -> dict[str, int]:
+        return _diagnose(site, data, translated)
+
+    parents = [data, translated]
+    return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
+
+
+def _diagnose(build: Build, data: base.Artifact, translated: base.Artifact) -> dict[str, int]:
+    source, texts, lang = dataset.read(data), translation.read(translated), translation.language(translated)
+    judge = load_judge(build.request["judge"])
+    triplets = training_triplets(source, {lang: texts}, None, None, compared=judge.compares_texts)
+    if triplets.dropped:
+        warn(f"{counted(triplets.dropped, 'caption')} left out, without a text that the judge could compare")
+    say(f"{build.request['judge']}: comparing {counted(len(triplets), 'caption')} with their translations")
+    opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(0, "diagnose"))
+    items, back = triplets.item_N.tolist(), round_trips(texts)
+    round_trip = pd.Series([back.get(caption) for caption in triplets.slot_ids], dtype=object)
+    frame = pd.DataFrame({"p_vs": opinion.p.VS, "p_clean": opinion.p.VT, "p_st": opinion.p.ST}).assign(
+        slot_id=triplets.slot_ids,
+        source_caption_id=triplets.slot_ids,
+        item_id=[triplets.item_ids[item] for item in items],
+        split=source.items["split"].to_numpy()[items],
+        lang=lang,
+        source_text=triplets.source,
+        translation=triplets.target,
+        back=round_trip,
+        support=np.minimum(*(word_support(each, items) for each in (triplets.source, triplets.target))),
+    )
+    frame = with_verdicts(frame, build.request.get("share"))
+    write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
+    worst = with_unmatched(frame, SUSPICIOUS)
+    summary = {
+        "translation": translated.name,
+        "data": source.name,
+        "lang": lang,
+        "judge": build.request["judge"],
+        "judge_side": "",
+        "noise": 0.0,
+        **figures(frame, build.request),
+        "splits": {split: figures(part, build.request) for split, part in frame.groupby("split")},
+        "most_suspicious": summary_rows(worst, worst.columns.drop(["p_vs", "p_st"]).tolist()),
+    }
+    base.write_json(build.folder / "summary.json", summary)
+    return {"pairs": len(frame), "called_noisy": summary["called_noisy"]}

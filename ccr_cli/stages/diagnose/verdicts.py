@@ -1,0 +1,95 @@
+"""The verdicts of a diagnosis, whatever was judged: the order of the pairs, their split, and how good it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ccr_cli.artifacts import diagnosis
+from ccr_cli.errors import UsageError
+from ccr_cli.judges.base import load_judge
+from ccr_cli.metrics.detection import belief_calibration, detection
+
+SUSPICIOUS = 20
+"""Pairs that a summary lists."""
+_READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
+
+
+def check_share(share: float | None) -> None:
+    """Refuses what is not a fraction (UsageError)."""
+    if share is not None and not 0 < share < 1:
+        raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
+
+
+def with_verdicts(frame: pd.DataFrame, share: float | None) -> pd.DataFrame:
+    """Adds `place` and `verdict`: noisy is what is not believed, or the first `share` of the places."""
+    frame["place"] = places(frame)
+    noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
+    frame["verdict"] = np.where(noisy, "noisy", "clean").astype(object)
+    return frame
+
+
+def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
+    """The place of each pair, 1 for the most suspicious: by P(clean) and, where that is equal, by `sim_st` if known.
+
+    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs.
+    """
+    believed = frame["p_clean"] >= diagnosis.THRESHOLD
+    rare = ~believed & (frame["support"] < diagnosis.RARE)
+    ties = [frame["sim_st"]] if "sim_st" in frame else []
+    order = np.lexsort([*ties, frame["p_clean"], rare, believed])
+    return (np.argsort(order) + 1).astype(np.int32)
+
+
+def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
+    """Describes how pairs were split: by `mixture`, `votes` (judges of a batch), `truth` or `share`.
+
+    With the threshold on `p_clean` (for a share: the largest value called noisy); that on the similarity, `sim_st` or
+    `sim_vt`, if the judge reads one of them alone and one threshold divides all; and for a mixture the fraction
+    `wrong`, with the `expected` precision and recall of the calls. Null if nothing is called noisy or nothing is wrong.
+    """
+    declared = load_judge(judge)
+    noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
+    called = frame.loc[noisy]
+    by = "mixture" if declared.mixture else "truth" if declared.knows_truth else "votes"
+    facts: dict[str, Any] = {"by": by} if share is None else {"by": "share", "share": share}
+    facts["p_clean"] = diagnosis.THRESHOLD if share is None else float(called["p_clean"].max()) if len(called) else None
+    if declared.mixture and declared.takes_side and side in _READ and share is None:
+        name = _READ[side]
+        below, above = called[name].max(), frame.loc[~noisy, name].min()
+        facts[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
+    if declared.mixture:
+        facts["wrong"] = float(p_noisy.mean())
+        facts["expected"] = {
+            "precision": float(p_noisy[noisy].mean()) if len(called) else None,
+            "recall": float(p_noisy[noisy].sum() / p_noisy.sum()) if p_noisy.sum() else None,
+        }
+    return facts
+
+
+def figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
+    """The figures of all pairs, or of those of one language or split."""
+    truth = frame.get("truth", pd.Series(None, index=frame.index, dtype=object))
+    noisy, share, known = frame["verdict"] == "noisy", request.get("share"), bool(truth.notna().all())
+    called = diagnosis.THRESHOLD if share is None else noisy
+    by_verdict: Any = frame.groupby("verdict")["uncertainty"].mean() if "uncertainty" in frame else {}
+    return {
+        "split": split_facts(frame, request["judge"], request.get("judge_side", ""), share),
+        "pairs": len(frame),
+        "called_noisy": int(noisy.sum()),
+        "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
+        "share_noisy": float(noisy.mean()),
+        "detection": detection(frame["p_clean"], truth == "noisy", called) if known else None,
+        "calibration": belief_calibration(frame["p_clean"], truth == "noisy") if known else None,
+        "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
+    }
+
+
+def summary_rows(worst: pd.DataFrame, columns: list[str]) -> list[dict[str, Any]]:
+    """The first of some pairs by place as a summary lists them, with None for null."""
+    shown = worst.sort_values("place").head(SUSPICIOUS)[columns]
+    rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
+    return list(rows)

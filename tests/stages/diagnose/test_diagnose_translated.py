@@ -1,0 +1,95 @@
+"""A translation is diagnosed without a run: captions of all splits, and everything that reads the diagnosis."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base, dataset, diagnosis, translation
+
+WRONG = {"a picture of one circle that is red": "una imagen de un barra que es gris"}
+"""Of a training item; that of a validation item is added."""
+
+
+@pytest.fixture(scope="module")
+def translated(tmp_path_factory: pytest.TempPathFactory) -> Chain:
+    """A workspace with a translation of which a training and a validation caption are wrong; read only."""
+    root, folder = tmp_path_factory.mktemp("translated"), toy.toy()
+    folder.tables["en-es"] |= WRONG | {"a picture of one square that is red": "una imagen de un anillo que es azul"}
+    toy.ok("data", "import", folder.write(root / "source"), workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    return Chain(root / "source", root)
+
+
+def test_captions_of_all_splits_are_judged_and_the_wrong_ones_come_first(translated: Chain) -> None:
+    done = toy.ok("diagnose", workspace=translated.root)
+    assert "translations/toy/es-recorded" in done.err and done.made.name == "toy-es-recorded"
+    assert [parent.kind for parent in done.made.parents] == ["dataset", "translation"]
+    assert done.made.request == {"judge": "lexical"}
+    pairs = diagnosis.read_pairs(done.made)
+    source = dataset.read(translated.find("dataset"))
+    english = source.captions[source.captions["lang"] == "en"]
+    assert list(pairs["slot_id"]) == list(english["caption_id"]) and sorted(pairs["place"]) == list(range(1, 97))
+    split = source.items.set_index("item_id")["split"]
+    assert list(pairs["split"]) == list(split[english["item_id"]])
+    first = pairs.sort_values("place").head(2)
+    assert {*first["source_text"]} == {*WRONG, "a picture of one square that is red"}
+    summary = diagnosis.summary(done.made)
+    assert [row["slot_id"] for row in summary["most_suspicious"][:2]] == list(first["slot_id"])
+    assert {name: part["pairs"] for name, part in summary["splits"].items()} == {"test": 24, "train": 48, "val": 24}
+    assert toy.ok("diagnose", workspace=translated.root).made.id == done.made.id
+
+
+def test_in_a_pipe_the_translation_is_diagnosed_and_a_run_where_there_is_one(chain: Chain, translated: Chain) -> None:
+    made = translated.find("translation").path
+    lines = f"{translated.find('dataset').path}\n{made}\n"
+    done = toy.ok("diagnose", "-", "--worst", "3", "--json", workspace=translated.root, stdin=lines)
+    rows = json.loads(done.out)["worst"]
+    assert [row["place"] for row in rows] == [1, 2, 3] and "spans_translation" in rows[0]
+    with_runs = toy.ccr("diagnose", "--dry-run", workspace=chain.root)
+    assert with_runs.code == 4 and "several run" in with_runs.err
+
+
+@pytest.mark.parametrize(
+    "options", [("--judge", "gmm"), ("--judge", "oracle"), ("--judge-side", "both"), ("--share", "2")]
+)
+def test_what_needs_a_run_is_refused(options: tuple[str, ...], translated: Chain) -> None:
+    assert toy.ccr("diagnose", *options, workspace=translated.root).code == 2
+
+
+def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path) -> None:
+    """The file repairs validation captions too; training reads its training pairs."""
+    root, original = workspace.root, workspace.find("translation")
+    listed, sheet = tmp_path / "pairs.csv", tmp_path / "worst.html"
+    asked = ("--share", "0.1", "--export", listed, "--sheet", sheet)
+    made = toy.ok("diagnose", original.path, *asked, workspace=root).made
+    assert "<mark>" in sheet.read_text() or "Underlined" in sheet.read_text()
+    with listed.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["verdict"] for row in rows].count("noisy") == 10 and {row["split"] for row in rows} == {
+        "train", "val", "test",
+    }  # fmt: skip
+    by_hand = next(row for row in rows if row["split"] == "val")
+    by_hand["correction"] = "corregido"
+    pd.DataFrame(rows).to_csv(listed, index=False)
+    mended = toy.ok("translate", original.path, "--only", listed, workspace=root).made
+    texts = translation.read(mended).set_index("caption_id")["text"]
+    assert texts[f"{by_hand['source_caption_id']}@es"] == "corregido"
+    trained = toy.ok(
+        "train", original.path, "--method", "infonce", "--epochs", "1", "--verdicts", listed, *toy.SMALL, workspace=root
+    ).made
+    kept = sum(row["split"] == "train" and row["verdict"] == "clean" for row in rows)
+    assert trained.counts["triplets"] == kept
+    shown = toy.ok("show", made.path, workspace=root).err
+    assert "10 of 96 translated captions" in shown
+    assert "toy, es" in toy.ok("show", workspace=root).out
+    report = toy.ok("report", original.path, workspace=root).made
+    page = (report.path / "report.html").read_text(encoding="utf-8")
+    assert "10 of 96 translations wrong" in page
+    assert base.load(made.path).id in {parent.id for parent in report.parents}
