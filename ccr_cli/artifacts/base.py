@@ -15,7 +15,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -225,6 +225,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
         ArtifactError: If it is missing, unfinished, changed, of another kind or of a newer schema.
     """
     record = path / RECORD
+    put_back(path)
     if not record.is_file():
         if path.name.endswith(".partial"):
             raise ArtifactError(f"{path} is unfinished", hint="repeat the command that makes it; it continues")
@@ -258,6 +259,14 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     if schema < known:
         raise ArtifactError(f"{path} was written by an older {by}", hint=artifact.rebuild_hint())
     return artifact
+
+
+def put_back(path: Path) -> None:
+    """Puts back an artifact that was moved aside by a rebuild which was stopped before it put the new one there."""
+    old = path.with_name(f"{path.name}.old")
+    if not path.exists() and (old / RECORD).is_file():
+        with suppress(OSError):  # another process was faster
+            os.rename(old, path)
 
 
 def verify(artifact: Artifact) -> list[str]:

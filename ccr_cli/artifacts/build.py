@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shlex
@@ -107,6 +108,8 @@ class Build:
             base.copy_files(self.final, copy)
             (copy / base.RECORD).unlink()
             os.rename(copy, self.folder)
+        if (self.folder / base.RECORD).is_file() and not begun.is_file():  # the old one, just exchanged with the new
+            shutil.rmtree(self.folder)
         if force and self.folder.exists() and _begun(self.folder)[0] != marked:
             shutil.rmtree(self.folder)  # unless it was begun with --force too, something in it may be old
         if self._complete(self.folder):  # stopped just before the rename
@@ -207,9 +210,7 @@ def building(
     except FileNotFoundError as error:  # /proc and the like: the parent exists and accepts no folder
         raise ArtifactError(f"cannot create {final.parent}: {error.strerror}", hint="another --workspace") from None
     with locked(final):
-        old = final.with_name(f"{final.name}.old")
-        if old.exists() and not final.exists():  # a swap stopped between its two renames
-            os.rename(old, final)
+        base.put_back(final)
         build.look(force, redo_failed)
         if build.done is None:
             build.prepare(force, redo_failed)
@@ -308,13 +309,34 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
 
 
 def _swap_in(partial: Path, final: Path) -> None:
+    """Gives a complete artifact its name. At no moment of an exchange is there none, if the file system has that."""
     old = final.with_name(f"{final.name}.old")
-    if final.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        os.rename(final, old)
-    os.rename(partial, final)
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old)
+    if final.exists() and _exchange(partial, final):
+        os.rename(partial, old)
+    while partial.exists():
+        if final.exists():
+            os.rename(final, old)
+        try:
+            os.rename(partial, final)
+        except OSError:
+            if not final.exists():  # else a reader has just put the old one back
+                raise
+    _remove(old)
     _tidy(final)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchanges the names of two folders in one step; False if the system or the file system has no such step."""
+    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    return call is not None and call(-100, os.fsencode(one), -100, os.fsencode(other), 2) == 0
+
+
+def _remove(old: Path) -> None:
+    """Removes a replaced artifact, its record first, so that nothing takes the rest for a complete one."""
+    if old.exists():
+        (old / base.RECORD).unlink(missing_ok=True)
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _tidy(final: Path) -> None:

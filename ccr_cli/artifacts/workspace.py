@@ -50,6 +50,8 @@ class Workspace:
         places = []
         for kind, folder in base.FOLDERS.items():
             depth = "*/*" if kind in PER_DATASET else "*"
+            for moved in (self.root / folder).glob(f"{depth}.old"):
+                base.put_back(moved.with_suffix(""))
             records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
             finished = (r.parent for r in records if not r.parent.name.endswith((".partial", ".old", ".copy")))
             places += [(kind, path) for path in sorted(finished)]

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -142,24 +142,49 @@ def test_killed_while_forcing(tmp_path: Path) -> None:
     assert write(tmp_path, "new", force=True).id != old.id
 
 
-def test_cut_off_between_the_two_renames(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = write(tmp_path, "old")
-    rename = os.rename
-    calls: list[int] = []
+@pytest.mark.parametrize("exchange", [True, False])
+def test_killed_at_any_step_of_an_exchange(exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With RENAME_EXCHANGE an artifact is always there; without it, the next command puts the old one back."""
+    swap_in = build._swap_in
+    steps = [(os, "rename"), (os, "unlink"), (os, "rmdir"), (build, "_exchange")]
+    for number in range(40):
+        root = tmp_path / str(number)
+        old = write(root, "old")
+        left = [number]
 
-    def dies(a: Path, b: Path) -> None:
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        rename(a, b)
+        def counted(call: Callable[..., Any], left: list[int] = left) -> Callable[..., Any]:
+            def counts(*arguments: Any, **options: Any) -> Any:
+                if left[0] == 0:
+                    os._exit(9)  # as kill -9: nothing is cleaned up
+                left[0] -= 1
+                return call(*arguments, **options)
 
-    monkeypatch.setattr(os, "rename", dies)
-    with pytest.raises(KeyboardInterrupt):
-        write(tmp_path, "new", force=True)
-    monkeypatch.undo()
-    assert not old.path.exists()
-    assert write(tmp_path, "newer").id in {old.id}, "the complete old artifact comes back"
-    assert sorted(p for p in os.listdir(tmp_path / "reports") if not p.endswith(".partial")) == ["a"]
+            return counts
+
+        child = os.fork()
+        if child == 0:
+            if not exchange:
+                monkeypatch.setattr(build, "_exchange", lambda one, other: False)
+
+            def watched(partial: Path, final: Path) -> None:
+                for module, name in steps:
+                    monkeypatch.setattr(module, name, counted(getattr(module, name)))
+                swap_in(partial, final)
+                os._exit(0)
+
+            monkeypatch.setattr(build, "_swap_in", watched)
+            write(root, "new", {"x": 2}, force=True)
+        killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert old.path.exists() or not exchange
+        (found,) = Workspace(root).artifacts()
+        assert base.verify(found) in ([], ["unexpected: .plan.json"]) and found.request["x"] in (1, 2)
+        monkeypatch.setattr(build, "LEASE_SECONDS", 0.05)  # of the lock that the child left behind
+        assert (write(root, "new", {"x": 2}, force=True).path / "text.txt").read_text() == "new"
+        assert os.listdir(root / "reports") == ["a"]
+        monkeypatch.undo()
+        if not killed:
+            break
+    assert 5 < number < 39
 
 
 def test_stopped_just_before_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
