@@ -57,7 +57,7 @@ _KINDS = {
 """The kinds that a command works on first: what `latest` and completion mean."""
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."
 _TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
-_SET = "Set an option of the method, encoder, engine or format; repeat for several. `--set help` lists them."
+_SET = "Set an option of the method, judge, encoder, engine or format; repeat for several. `--set help` lists them."
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
 _where = functools.partial(option, rich_help_panel="Where and how")
 _result = functools.partial(option, rich_help_panel="Result")

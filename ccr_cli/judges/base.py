@@ -139,6 +139,8 @@ class Judge(ABC):
     """Whether it fits a mixture of right and wrong pairs, so that its probability is a posterior."""
     compares_texts: bool = False
     """Whether it reads back-translations or a second translation."""
+    reads: frozenset[str] = frozenset()
+    """The options of `judges.config.JudgeConfig` that it reads."""
     knows_truth: bool = False
     """Whether it reads the truth about synthetic noise: an upper bound, never a result."""
 

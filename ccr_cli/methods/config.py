@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from ccr_cli import registry
+from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.losses.evidential import LEAST_TAU
 from ccr_cli.nets.ragged import TextPooling
 
@@ -41,7 +42,7 @@ def equal_rates(lr: float) -> dict[str, object]:
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(JudgeConfig):
     """The options of every method; a method's own Config adds others."""
 
     epochs: Count = 12

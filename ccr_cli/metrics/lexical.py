@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ import numpy.typing as npt
 Ints = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Span = tuple[int, int]
+Pair = tuple[str, str]
 
 LEAST_COUNT = 2
 """Texts that a word must be in to be learned."""
@@ -40,6 +42,8 @@ _BLOCK = 20_000
 _UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 """Characters of Chinese, Japanese, Thai, Lao, Burmese and Khmer."""
 _RUN = re.compile(rf"({_UNSPACED}+)|(?:(?!{_UNSPACED})[^\W_])+")
+_TRIED = 10_000
+"""Entries of a dictionary that show its direction."""
 _NO_KEY = np.iinfo(np.int64).max
 _ENDINGS = ("ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y")
 _SHORTEST = 3
@@ -66,6 +70,7 @@ def _placed(text: str) -> list[tuple[str, slice]]:
     return placed
 
 
+@lru_cache(maxsize=2**16)
 def _stem(word: str) -> str:
     """Cuts one common ending off: run, runs, running become `run`, baby and babies `bab`."""
     ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= _SHORTEST), "")
@@ -127,23 +132,48 @@ class _Side:
         return words.means(np.log(p_W), self.weight_V[words.id_W])
 
 
-class Lexicon:
-    """A lexicon of both directions, learned from texts (N > 0) and their translations (N)."""
+def _shares(phrase: str, vocabulary: Mapping[str, int]) -> dict[int, float]:
+    """The known words of a phrase and the share of its letters that each of them has."""
+    placed = _placed(phrase)
+    letters = len(phrase) - phrase.count(" ")
+    return {vocabulary[word]: (where.stop - where.start) / letters for word, where in placed if word in vocabulary}
 
-    def __init__(self, source: Sequence[str], target: Sequence[str]) -> None:
+
+class Lexicon:
+    """A lexicon of both directions, learned from texts (N > 0) and their translations (N).
+
+    Given the entries of a dictionary, in either direction, it is that dictionary, and the texts show how well its
+    entries usually cover a word. A word that makes up a share of both sides of an entry has their product as score.
+    """
+
+    def __init__(self, source: Sequence[str], target: Sequence[str], entries: Sequence[Pair] = ()) -> None:
         step = max(1, -(-len(source) // MOST_PAIRS))
         self._source, self._target = (_Side([words(text) for text in texts[::step]]) for texts in (source, target))
         source_G, target_G = _grid(self._source.words, self._target.words)
-        self._key_C, cell_G = np.unique(
-            self._keys(self._source.words, self._target.words, source_G, target_G), return_inverse=True
-        )
-        source_C, target_C = np.divmod(self._key_C, max(1, len(self._target.vocabulary)))
-        forward_C = _model_1(cell_G, target_G, self._target.words.id_W, source_C)
-        backward_C = _model_1(cell_G, source_G, self._source.words.id_W, target_C)
-        self._score_C = np.sqrt(forward_C * backward_C)
+        key_G = self._keys(self._source.words, self._target.words, source_G, target_G)
+        if entries:
+            turned = [(right, left) for left, right in entries]
+            fits = [len(self._cells(some[:: max(1, len(some) // _TRIED)])) for some in (entries, turned)]
+            cells = sorted(self._cells(entries if fits[0] >= fits[1] else turned).items())
+            self._key_C, self._score_C = (
+                np.array([k for k, _ in cells], dtype=np.int64),
+                np.array([x for _, x in cells]),
+            )
+        else:
+            self._key_C, cell_G = np.unique(key_G, return_inverse=True)
+            source_C, target_C = np.divmod(self._key_C, max(1, len(self._target.vocabulary)))
+            forward_C = _model_1(cell_G, target_G, self._target.words.id_W, source_C)
+            backward_C = _model_1(cell_G, source_G, self._source.words.id_W, target_C)
+            self._score_C = np.sqrt(forward_C * backward_C)
         self._key_C, self._score_C = np.append(self._key_C, _NO_KEY), np.append(self._score_C, 0.0)
+        score_G = self._scores(key_G)
         for side, at_G in ((self._source, source_G), (self._target, target_G)):
-            side.refer(_greatest(self._score_C[cell_G], at_G, len(side.words.id_W)))
+            side.refer(_greatest(score_G, at_G, len(side.words.id_W)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no pair of words of the texts."""
+        return len(self._key_C) == 1
 
     def scores(self, source: Sequence[str], target: Sequence[str]) -> FloatArray:
         """Scores texts with their translations, (N,): 0 at best.
@@ -181,13 +211,28 @@ class Lexicon:
         others = _Words.of(target, self._target.vocabulary)
         source_G, target_G = _grid(some, others)
         key_G = self._keys(some, others, source_G, target_G)
-        at_G = np.searchsorted(self._key_C, key_G)
-        score_G = np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
+        score_G = self._scores(key_G)
         sides = (self._source, some, source_G), (self._target, others, target_G)
         return [
             (side, known, side.p_value(known.id_W, _greatest(score_G, at, len(known.id_W))))
             for side, known, at in sides
         ]
+
+    def _scores(self, key_G: Ints) -> FloatArray:
+        at_G = np.searchsorted(self._key_C, key_G)
+        return np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
+
+    def _cells(self, entries: Iterable[Pair]) -> dict[int, float]:
+        """The scores of the cells that entries have; the source language is on the left."""
+        cells: dict[int, float] = {}
+        for left, right in entries:
+            if source := _shares(left, self._source.vocabulary):
+                target = _shares(right, self._target.vocabulary)
+                for one, share in source.items():
+                    for other, of_other in target.items():
+                        key = one * len(self._target.vocabulary) + other
+                        cells[key] = max(cells.get(key, 0.0), share * of_other)
+        return cells
 
     def _keys(self, source: _Words, target: _Words, source_G: Ints, target_G: Ints) -> Ints:
         return source.id_W[source_G] * len(self._target.vocabulary) + target.id_W[target_G]

@@ -43,3 +43,16 @@ def test_a_run_is_weighted_by_it_and_diagnosed_with_it(workspace: Chain) -> None
     pairs = pd.read_parquet(diagnosed.path / "pairs.parquet").sort_values("place")
     truth = pairs["truth"] == "noisy"
     assert truth.head(10).mean() > truth.mean()
+    words = workspace.root / "words.tsv"
+    words.write_text("\n".join(f"{b}\t{a}" for a, b in (toy.COLOURS | toy.SHAPES).items()), encoding="utf-8")
+    how = ("diagnose", made.path, "--device", "cpu", "--judge", "lexical", "--set")
+    named = toy.ok(*how, f"dictionary={words}", workspace=workspace.root).made
+    assert named.name != diagnosed.name and named.request["dictionary"].startswith("sha256:")
+    assert not pd.read_parquet(named.path / "pairs.parquet")["p_clean"].equals(pairs["p_clean"])
+    for name, content in {"none": "zebra cebra", "broken": "a b c"}.items():
+        (workspace.root / name).write_text(content)
+    wrong = [f"dictionary={workspace.root / name}" for name in ("none", "broken", "absent")]
+    outcomes = [workspace.ccr(*how, each) for each in (*wrong, "dictionary=words.tsv", "words=x")]
+    assert [outcome.code for outcome in outcomes] == [2] * 5
+    unread = workspace.ccr("train", *options[:-2], "--set", "judge=gmm", "--set", f"dictionary={words}")
+    assert unread.code == 2 and "gmm" in unread.err

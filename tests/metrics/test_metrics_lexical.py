@@ -95,3 +95,32 @@ def test_what_has_no_counterpart_is_placed() -> None:
     here, there = lexicon.unmatched(ours, theirs)
     assert ([ours[a:b] for a, b in here], [theirs[a:b] for a, b in there]) == (["cats"], ["\u6811\u6728"])
     assert lexicon.unmatched(source[0], target[0]) == ([], []) == lexicon.unmatched("zebra", "")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_dictionary_scores_words_by_their_shares_of_an_entry(turned: bool) -> None:
+    entries = [("red ball", "pelota roja"), ("ball", "pelota"), ("to dog", "perro"), ("a zebra", "cebra")]
+    lexicon = Lexicon(SOURCE, TARGET, [(b, a) for a, b in entries] if turned else entries)
+    assert not lexicon.empty and Lexicon(SOURCE, TARGET, [("zebra", "cebra")]).empty
+    score = {("bal", "pelota"): 1.0, ("bal", "roja"): 4 / 7 * 4 / 10, ("red", "pelota"): 3 / 7 * 6 / 10}
+    score |= {("red", "roja"): 3 / 7 * 4 / 10, ("dog", "perro"): 3 / 5}  # stems; letters of a word, of its side
+    expected = [0.0] * len(SOURCE)
+    sides = [[words(text) for text in texts] for texts in (SOURCE, TARGET)]
+    counts = [Counter(word for text in side for word in set(text)) for side in sides]
+    for side in (0, 1):
+        kept = [[[w for w in text if counts[s][w] > 1] for text in sides[s]] for s in (side, 1 - side)]
+        covered = [
+            [(a, max((score.get((b, a) if side else (a, b), 0.0) for b in other), default=0.0)) for a in one]
+            for one, other in zip(*kept, strict=True)
+        ]
+        seen = [each for text in covered for each in text]
+        for number, text in enumerate(covered):
+            total = weights = 0.0
+            for word, c in text:
+                same = [x for w, x in seen if w == word]
+                share = sum(x <= c + 1e-12 for _, x in seen) / len(seen)
+                weight = math.log(len(SOURCE) / counts[side][word])
+                p = (sum(x <= c + 1e-12 for x in same) + 5 * share + 1) / (len(same) + 6)
+                total, weights = total + weight * math.log(p), weights + weight
+            expected[number] += total / weights if weights else 0.0
+    assert lexicon.scores(SOURCE, TARGET) == pytest.approx(expected, rel=1e-9)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.stages.shared.options import option
@@ -28,6 +30,8 @@ class DiagnoseOptions:
         "Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",
         show_default="P(clean) below 0.5",
     )
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the judge (`judges.config.JudgeConfig`), as text or typed."""
     device: str = "auto"
     name: str | None = None
     force: bool = False

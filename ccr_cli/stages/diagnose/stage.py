@@ -24,6 +24,7 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Opinion, load_judge
+from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.verdicts import check_share, figures, summary_rows, with_verdicts
@@ -33,6 +34,7 @@ from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unrea
 from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
+from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 CANDIDATES = 128
 BLOCK = 1024
@@ -92,15 +94,19 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     check_share(share)
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
     request |= {} if share is None else {"share": share}
+    witnesses = judge_config(options.settings, judge)
+    request |= recorded(witnesses)
     name = options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
 
     def write(site: Build) -> dict[str, int]:
-        return _diagnose(site, inputs, trained, choose_device(options.device))
+        return _diagnose(site, inputs, trained, choose_device(options.device), witnesses)
 
     return build_artifact(inputs.workspace, "diagnosis", name, request, [trained], write=write, force=options.force)
 
 
-def _diagnose(build: Build, inputs: Inputs, trained: base.Artifact, device: torch.device) -> dict[str, int]:
+def _diagnose(
+    build: Build, inputs: Inputs, trained: base.Artifact, device: torch.device, witnesses: JudgeConfig
+) -> dict[str, int]:
     settings, judge, side = run.config(trained), build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
@@ -121,6 +127,7 @@ def _diagnose(build: Build, inputs: Inputs, trained: base.Artifact, device: torc
     embedded = judging.embed_triplets(method, triplets, source, target, device)
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
+    how["config"] = witnesses
     frames = []
     for rows, part in triplets.by_language():  # each language is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)

@@ -20,12 +20,14 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
+from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.suspects import with_unmatched
 from ccr_cli.stages.diagnose.verdicts import SUSPICIOUS, check_share, figures, summary_rows, with_verdicts
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.triplets import round_trips, training_triplets
+from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "lexical"
 
@@ -46,24 +48,26 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
         raise UsageError("--judge-side goes with a run: of a translation only texts are compared", hint="leave it out")
     check_share(options.share)
     request: dict[str, Any] = {"judge": judge} | ({} if options.share is None else {"share": options.share})
+    witnesses = judge_config(options.settings, judge)
+    request |= recorded(witnesses)
     data = inputs.parent(translated, "dataset")
     name = options.name or stem(f"{data.name}-{translated.name}", request, {"judge": DEFAULT_JUDGE})
 
     def write(site: Build) -> dict[str, int]:
-        return _diagnose(site, data, translated)
+        return _diagnose(site, data, translated, witnesses)
 
     parents = [data, translated]
     return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 
-def _diagnose(build: Build, data: base.Artifact, translated: base.Artifact) -> dict[str, int]:
+def _diagnose(build: Build, data: base.Artifact, translated: base.Artifact, witnesses: JudgeConfig) -> dict[str, int]:
     source, texts, lang = dataset.read(data), translation.read(translated), translation.language(translated)
     judge = load_judge(build.request["judge"])
     triplets = training_triplets(source, {lang: texts}, None, None, compared=judge.compares_texts)
     if triplets.dropped:
         warn(f"{counted(triplets.dropped, 'caption')} left out, without a text that the judge could compare")
     say(f"{build.request['judge']}: comparing {counted(len(triplets), 'caption')} with their translations")
-    opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(0, "diagnose"))
+    opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(0, "diagnose"), config=witnesses)
     items, back = triplets.item_N.tolist(), round_trips(texts)
     round_trip = pd.Series([back.get(caption) for caption in triplets.slot_ids], dtype=object)
     frame = pd.DataFrame({"p_vs": opinion.p.VS, "p_clean": opinion.p.VT, "p_st": opinion.p.ST}).assign(

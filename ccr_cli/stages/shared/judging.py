@@ -6,8 +6,9 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs, B a b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,12 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, normalize
 
 from ccr_cli.artifacts.diagnosis import THRESHOLD
+from ccr_cli.data.dictionary import read_dictionary
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import Tokens
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
+from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics.detection import detection
@@ -144,6 +147,8 @@ class TripletReadings:
     batch_size: int
     scores: Callable[[Tensor], Tensor]
     """From similarities (B, B) to what a judge of a batch reads: `Method.judge_scores`."""
+    config: JudgeConfig = field(default_factory=JudgeConfig)
+    """What the judge reads besides."""
 
     def __len__(self) -> int:
         return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
@@ -190,7 +195,8 @@ class TripletReadings:
         """Lexical coverage of every triplet's two captions (N,), and of captions of different items (M,).
 
         The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. A second
-        engine's translations of the source captions make a second lexicon, whose scores are added.
+        engine's translations of the source captions make a second lexicon, and a dictionary is another one; the scores
+        are added.
         """
         triplets, number = self.triplets, len(self.triplets)
         left, right = self._strangers(min(_SHUFFLED_TEXTS, number // 5))
@@ -199,6 +205,12 @@ class TripletReadings:
         score = Lexicon(source, target).scores(source, target)
         if triplets.second is not None:
             score += Lexicon(triplets.source, triplets.second).scores(source, target)
+        if self.config.dictionary:
+            lexicon = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
+            if lexicon.empty:
+                problem = f"no entry of {self.config.dictionary} is of the captions and of their translations"
+                raise UsageError(problem, hint=f"a dictionary of {triplets.langs[0]} is needed")
+            score += lexicon.scores(source, target)
         return score[:number], score[number:]
 
     def _strangers(self, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -233,15 +245,17 @@ def judge_triplets(
     seed: int,
     batch_size: int = 0,
     scores: Callable[[Tensor], Tensor] = lambda sim_BB: sim_BB,
+    config: JudgeConfig | None = None,
 ) -> Opinion:
     """Judges every triplet; without embeddings by a judge that needs no model.
 
     `side` is cross_lingual, cross_modal or both (`judges.base.believe`), `seed` of shuffles and batches; a judge that
-    reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`).
+    reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`). The
+    witnesses that `config` names are read as well.
     """
     if len(triplets.langs) == 1 or judge.speaks in ("step", "never"):
-        return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores), side)
-    how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "scores": scores}
+        return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores, config or JudgeConfig()), side)
+    how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "scores": scores, "config": config}
     parts = triplets.by_language()
     opinions = [judge_triplets(judge, side, embedded and embedded.select(rows), part, **how) for rows, part in parts]
     return _joined(opinions, [rows for rows, _ in parts])

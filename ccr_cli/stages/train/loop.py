@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
 from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, over_folds, score_gallery
 from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
+from ccr_cli.stages.shared.witnesses import recorded
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.sources import Sources
@@ -128,7 +128,7 @@ class Trainer:
             "text_encoder": self.method.encoder.text_encoder.config(),
             "triplets": len(self.triplets),
             "dropped": self.triplets.dropped,
-            "options": asdict(self.config),
+            "options": recorded(self.config),
         }
         base.write_json(folder / "config.json", settings)
 

@@ -23,6 +23,7 @@ from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
+from ccr_cli.stages.shared.witnesses import recorded, refuse_unused
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
@@ -96,6 +97,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     if data.text_features() is not None:
         start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
+    refuse_unused(config, config.judge)
     files = registry.sources(("methods", options.method), ("judges", config.judge))
     request = _request(sources, options, config, registry.own(files))
     name = options.name or _run_name(sources, data, request, asdict(start))
@@ -122,7 +124,7 @@ def _request(sources: Sources, options: TrainingOptions, config: Any, own: Seque
         "pairs": sources.pairs.request() if sources.pairs else None,
         "noise": sources.noise.request if sources.noise else None,
     }
-    request = request_of(options, **facts) | asdict(config)
+    request = request_of(options, **facts) | recorded(config)
     if own:
         request["source"] = {"sha256": registry.source_sha256(own)}
     if not several:

@@ -118,7 +118,7 @@ class TrainingData:
         """The opinion of a judge that needs no model: it stays the same in all epochs."""
         if self.judge.speaks == "start":
             seed = derive(options.seed, "null")
-            self.fixed_opinion = judging.judge_triplets(self.judge, "", None, triplets, seed=seed)
+            self.fixed_opinion = judging.judge_triplets(self.judge, "", None, triplets, seed=seed, config=config)
         self.first_belief: Belief[FloatArray] = weights or Belief(*[np.ones(len(triplets))] * 3)
         """The belief before the first epoch: of such a judge, of a list of pairs, or in all triplets."""
         if self.fixed_opinion is not None:

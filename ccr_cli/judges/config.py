@@ -1,0 +1,14 @@
+"""What a judge may read besides the training pairs: options of every method, and of `ccr diagnose --set`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class JudgeConfig:
+    """Witnesses that are files or models; each is read only by a judge that declares it (`Judge.reads`)."""
+
+    dictionary: str = ""
+    """A bilingual dictionary for the judge `lexical`: a file of CC-CEDICT, FreeDict or Apertium (.dix), or one with two
+    columns."""

@@ -1,0 +1,49 @@
+"""The witnesses that options of a judge name: recorded by their content, refused where nothing reads them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from ccr_cli.data.dictionary import files_of
+from ccr_cli.errors import UsageError
+from ccr_cli.judges.base import load_judge
+from ccr_cli.judges.config import JudgeConfig
+from ccr_cli.stages.shared.options import configure
+
+_NAMES = tuple(field.name for field in fields(JudgeConfig))
+
+
+def recorded(config: JudgeConfig) -> dict[str, Any]:
+    """The options as a request records them: of those of the judge only what is set, a file by its SHA-256."""
+    options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
+    if config.dictionary:
+        options["dictionary"] = _sha256(*files_of(Path(config.dictionary)))
+    return options
+
+
+def judge_config(settings: Mapping[str, Any], judge: str) -> JudgeConfig:
+    """The options of a judge from values by name; UsageError on one that it does not have or read."""
+    config = configure(JudgeConfig, settings, f"the judge {judge}")
+    refuse_unused(config, judge)
+    return config
+
+
+def refuse_unused(config: JudgeConfig, judge: str) -> None:
+    """Refuses an option that the judge does not read (UsageError)."""
+    for name in _NAMES:
+        if getattr(config, name) and name not in load_judge(judge).reads:
+            raise UsageError(f"the judge {judge} reads no {name}", hint=f"leave --set {name}=... out")
+
+
+def _sha256(*paths: Path) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        try:
+            digest.update(path.read_bytes())
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    return f"sha256:{digest.hexdigest()}"
