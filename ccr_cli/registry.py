@@ -45,6 +45,19 @@ class BrokenError(UsageError):
         self.path, self.reason = path, reason
 
 
+def own_failure(error: BaseException) -> CcrError | None:
+    """An error raised in, or below, somebody's own method, judge, loss or net: where, and what; else None."""
+    frames = traceback.extract_tb(error.__traceback__)
+    inside = [f for f in frames if (path := Path(f.filename)).parent.parent == _ROOT and path.parent.name in BUNDLED]
+    mine = [frame for frame in inside if own([Path(frame.filename)])]
+    if not mine:
+        return None
+    shown = mine[-1:] + [frame for frame in frames[-1:] if frame is not mine[-1]]
+    places = [f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}" for frame in shown]
+    problem = "\n  ".join([*places, f"{type(error).__name__}: {error}"])
+    return CcrError(problem, hint="correct it and repeat the command; -v shows the whole traceback")
+
+
 def names(group: str) -> list[str]:
     """Lists the plug-ins of a group (a folder of the package), sorted; `two_group.py` is `two-group`."""
     stems = (path.stem for path in (_ROOT / group).glob("*.py"))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import toy
@@ -63,6 +64,20 @@ def test_a_broken_method_that_is_named_is_one_line(name: str, folder: Path, tmp_
     done = toy.ccr("train", "--method", f"zz-{name}", workspace=tmp_path)
     assert (done.code, done.out) == (2, "") and BROKEN[name][1] in done.err
     assert done.err.splitlines()[0].startswith(f"error: {folder / 'methods' / f'zz_{name}.py'} does not load: ")
+
+
+def test_a_failure_of_somebodys_own_file_names_its_line(folder: Path) -> None:
+    path = folder / "methods" / "mine.py"
+    path.write_text("import json\n\ndef loss(x):\n    return json.loads(x)\n")
+    namespace: dict[str, Any] = {}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    with pytest.raises(ValueError) as caught:
+        namespace["loss"]("no")
+    failure = registry.own_failure(caught.value)
+    assert failure is not None and failure.exit_code == 1
+    lines = failure.message.splitlines()
+    assert f"{path}, line 4, in loss" in lines[0] and "json" in lines[1] and "JSONDecodeError" in lines[2]
+    assert registry.own_failure(ValueError("elsewhere")) is None
 
 
 def test_where_plugins_are_looked_for_is_said(folder: Path, tmp_path: Path) -> None:

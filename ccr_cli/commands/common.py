@@ -282,8 +282,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         except BrokenPipeError:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
             raise typer.Exit(0) from None
-        except (OSError, MemoryError, RuntimeError) as error:
-            known = as_user_error(error)
+        except Exception as error:
+            known = as_user_error(error) or (None if console.verbosity > 0 else registry.own_failure(error))
             if known is None:
                 raise
             _exit(known)

@@ -11,6 +11,7 @@ from ccr_cli.report.words.numbers import decimal, ends, mean_sd
 from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
+    from ccr_cli.report.tables.table import Table
     from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison
 
 
@@ -29,6 +30,7 @@ def compare(
         "several.",
         show_default="noise, where it differs",
     ),
+    latex: bool = option(False, "Print LaTeX tables (booktabs), as those of a report."),
     call: c.ListCall,
 ) -> None:
     """Test whether one system is better than another on the same queries, and by how much.
@@ -45,6 +47,10 @@ def compare(
     comparisons = stage(inputs, every=every, by=by or ())
     if call.json:
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
+    elif latex:
+        from ccr_cli.report.tables.table import to_latex
+
+        print("\n".join(to_latex(_table(comparison, number)) for number, comparison in enumerate(comparisons, 1)))
     elif sys.stdout.isatty():
         for comparison in comparisons:
             heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
@@ -95,6 +101,16 @@ def _row(line: ComparedFigure) -> list[object]:
     d = line.difference
     difference, low, high = (round(value, 1) + 0.0 for value in (d.estimate, d.low, d.high))  # no negative zero
     return [line.figure, *means, decimal(difference, sign=True), ends(low, high, sign=True), _p(line.p_holm)]
+
+
+def _table(comparison: Comparison, number: int) -> Table:
+    """A comparison as a table of a report."""
+    from ccr_cli.report.tables.table import Cell, Column, Row, Table
+
+    heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
+    columns = [Column(head, head, text=not place) for place, head in enumerate(heads)]
+    rows = [Row([Cell(str(cell)) for cell in _row(line)]) for line in comparison.lines]
+    return Table(f"comparison-{number}", f"{comparison.what}: {comparison.words()}", columns, rows)
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

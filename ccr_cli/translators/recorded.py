@@ -4,8 +4,9 @@ A data set ships tables `translations/<engine>-<source>-<target>.tsv` with the c
 sentence per line, escaped as in all tables of the dataset format; its manifest names engine, version and command. Texts
 are looked up exactly, in Unicode NFC and without white space at the ends.
 
-Your own table is such a TSV; or JSON lines (`.jsonl`) with `source`, `target` and optionally `score`; or NRCCR's
-`*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of the source caption of that item and number.
+Your own table is such a TSV; or CSV or Excel with these columns, among others; or JSON lines (`.jsonl`) with `source`,
+`target` and optionally `score`; or NRCCR's `*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of
+the source caption of that item and number.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.console import say
 from ccr_cli.data import toml
 from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.captions_csv import table_rows
+from ccr_cli.data.formats.excel import sheet_rows
+from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.data.formats.text_files import hashtag
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
@@ -30,7 +34,7 @@ from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
 _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
-_FORMATS = (".tsv", ".jsonl", ".caption.txt")
+_FORMATS = (".tsv", ".csv", ".xlsx", ".jsonl", ".caption.txt")
 _FACTS = ("source", "target", "engine", "version", "command", "licence")
 _NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
 
@@ -40,7 +44,7 @@ class Config:
     """Options of the engine."""
 
     table: str = ""
-    """Your own file, TSV, .jsonl or .caption.txt; default: the data set's tables."""
+    """Your own file, TSV, CSV, .xlsx, .jsonl or .caption.txt; default: the data set's tables."""
 
     engine: str = ""
     """Engine of the recording, if a data set has several for a pair (e.g. apertium); default: the first."""
@@ -122,7 +126,7 @@ def _own_table(config: Config) -> Path:
         raise UnavailableError(f"no table {path}", hint="--set table=FILE")
     if not path.is_file() or not path.name.lower().endswith(_FORMATS):
         what = "of another format" if path.is_file() else "no file"
-        formats = "*.tsv (columns source and target), *.jsonl, *.caption.txt"
+        formats = "*.tsv, *.csv or *.xlsx (columns source and target), *.jsonl, *.caption.txt"
         raise UsageError(f"{path} is {what}; a table is an uncompressed {formats}", hint="--set table=FILE.tsv")
     return path
 
@@ -164,15 +168,43 @@ def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translat
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: dict[str, Translation] = {}
-    lines = ((line, source, target, None) for line, (source, target) in read_tsv(path, ("source", "target")))
-    for line, source, target, score in _read_jsonl(path) if path.suffix.lower() == ".jsonl" else lines:
+    readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".xlsx": _read_table}
+    for line, source, target, score in readers.get(path.suffix.lower(), _read_tsv)(path):
         translation = Translation(_key(target), score)
         if entries.setdefault(_key(source), translation).text != translation.text:
             raise ArtifactError(f"{path}, line {line}: {source!r} has another translation in an earlier line")
     return entries
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[int, str, str, float | None]]:
+_Lines = Iterator[tuple[int, str, str, float | None]]
+"""The number of each line, source, target and score."""
+
+
+def _read_tsv(path: Path) -> _Lines:
+    yield from ((line, source, target, None) for line, (source, target) in read_tsv(path, ("source", "target")))
+
+
+def _read_table(path: Path) -> _Lines:
+    """Reads a spreadsheet: CSV, whose delimiter and encoding are guessed, or Excel."""
+    if path.suffix.lower() == ".xlsx":
+        rows = sheet_rows(path)
+    else:
+        encoding = guessed_encoding(path, {}).get("encoding", "utf-8")
+        delimiter = guessed_delimiter(path, {"encoding": encoding}).get("delimiter", "")
+        rows = table_rows(path, delimiter, encoding=encoding)
+    _, header = next(rows, (1, []))
+    names = [name.strip().lower() for name in header]
+    if not {"source", "target"} <= {*names}:
+        problem = f"{path}: the header is {', '.join(header)!r}, expected the columns source and target"
+        raise ArtifactError(problem, hint="name the columns of the texts and of their translations so")
+    for line, fields in rows:
+        if len(fields) != len(names):
+            hint = "put a text that contains the delimiter in quotes"
+            raise ArtifactError(f"{path}, line {line}: {len(fields)} fields, expected {len(names)}", hint)
+        yield line, fields[names.index("source")], fields[names.index("target")], None
+
+
+def _read_jsonl(path: Path) -> _Lines:
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         if not line.strip():
             continue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from toy import translated
 
@@ -111,6 +112,20 @@ def test_a_table_of_the_users(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "encoding", "delimiter"), [("a.csv", "utf-8-sig", ","), ("a.csv", "cp1252", ";"), ("a.xlsx", "", "")]
+)
+def test_a_spreadsheet_of_the_users(name: str, encoding: str, delimiter: str, tmp_path: Path) -> None:
+    rows = pd.DataFrame({"note": ["x", "y"], "Source": ["a dog", "a, b"], "target": ["ein Hund; groß", "a\\nb"]})
+    path = tmp_path / name
+    rows.to_csv(path, index=False, sep=delimiter, encoding=encoding) if encoding else rows.to_excel(path, index=False)
+    found = translated(make("en", "de", None, table=str(path)), ["a dog", "a, b"])
+    assert found == [Translation("ein Hund; groß"), Translation("a\\nb")]
+    pd.DataFrame({"english": ["a"], "german": ["b"]}).to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(ArtifactError, match="'english, german'"):
+        make("en", "de", None, table=str(tmp_path / "b.csv"))
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"source\ttarget\na\tb\na\tc\n", "line 3: 'a'"),
@@ -130,7 +145,7 @@ def test_damaged_tables(tmp_path: Path, content: bytes, message: str) -> None:
         make("en", "de", None, table=str(table))
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.tsv.gz", "table.txt", "table", "table.tsv"])
+@pytest.mark.parametrize("name", ["table.tsv.gz", "table.txt", "table", "table.tsv"])
 def test_a_table_in_a_format_that_is_not_read(name: str, tmp_path: Path) -> None:
     place = tmp_path / name
     if name == "table.tsv":
@@ -141,7 +156,7 @@ def test_a_table_in_a_format_that_is_not_read(name: str, tmp_path: Path) -> None
         lambda: make("en", "de", None, table=str(place)),
         lambda: recorded.identity(recorded.Config(str(place))),
     ):
-        with pytest.raises(UsageError, match=rf"{re.escape(str(place))} .*\*\.tsv .*\*\.jsonl, \*\.caption\.txt"):
+        with pytest.raises(UsageError, match=rf"{re.escape(str(place))} .*\*\.tsv, .*\*\.jsonl, \*\.caption\.txt"):
             make_it()
 
 

@@ -345,9 +345,11 @@ def is_robust(rows: pd.DataFrame, label: str) -> bool:
 
 
 def method_order(label: str) -> tuple[int, str]:
-    """Sorts the plain methods first, the ceilings last."""
-    if is_plain(label):
-        return PLAIN.index(Label.parse(label).runs[0].method), label
+    """Sorts the plain methods first, the ceilings last; repaired data next to the method as it was."""
+    first, *others = Label.parse(label).runs
+    repaired = Label.of(first.method, [extra for extra in first.extras if not extra.startswith("pairs ")])
+    if is_plain(label) or (not others and is_plain(str(repaired))):
+        return PLAIN.index(first.method), label
     return (9 if is_oracle(label) else 5), label
 
 

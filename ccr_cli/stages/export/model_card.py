@@ -18,6 +18,7 @@ from markupsafe import Markup
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation
 from ccr_cli.console import plain
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import metric, percent
 
 _METRICS = ("R@1", "R@5", "R@10")
@@ -87,6 +88,7 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
         given=facts.text_encoder == "given",
         noise=_noise(facts.settings["noise"]),
         results=list(map(_result, facts.results)),
+        by_machine=signature_words.ABOUT_MT if any(result.get("queries") for result in facts.results) else "",
         model=None if folders else model,
         folders=list(folders),
     )
@@ -122,6 +124,8 @@ def _result(result: Mapping[str, Any]) -> dict[str, Any]:
     """A result as the cells of a row, and its signature as code."""
     values = [(result.get(direction) or {}).get(metric) for direction in ("t2v", "v2t") for metric in _METRICS]
     values += [result.get("SumR"), evaluation.mean_ap(result)]
-    words = [result["data"], result["split"], result["lang"], result["fusion"], result.get("reading") or ""]
+    writer = f", {signature_words.queries(kind)}" if (kind := result.get("queries")) else ""
+    lang = f"{result['lang']}{writer}"
+    words = [result["data"], result["split"], lang, result["fusion"], result.get("reading") or ""]
     cells = [text(word) for word in words] + ["" if value is None else metric(value) for value in values]
     return {"cells": list(map(Markup, cells)), "signature": Markup(plain(str(result["signature"])))}

@@ -18,6 +18,7 @@ import torch
 from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
@@ -103,8 +104,9 @@ def _write(
     translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
     encoder, on_hub, licence = _text_encoder(trained, settings)
     results = [result for artifact in evaluations for result in evaluation.results(artifact)]
-    left_out = ("task", "corrupt", "queries")
-    results = [result for result in results if not any(result.get(key) for key in left_out)]
+    results = [r for r in results if not (r.get("task") or r.get("corrupt") or r.get("queries", MT) != MT)]
+    human = {(r["data"], r["split"], r["lang"]) for r in results if not r.get("queries")}
+    results = [r for r in results if not r.get("queries") or (r["data"], r["split"], r["lang"]) not in human]
     facts = CardFacts(
         run=trained,
         settings={**settings, "options": {**settings["options"], "text_encoder": encoder}},

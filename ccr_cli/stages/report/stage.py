@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -39,8 +39,8 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
     """Reports on evaluations, diagnoses and translations.
 
     Takes the given evaluations and diagnoses, and those in the workspace of the given runs; without any of these, all
-    of the workspace; and the translations that are given or were trained on. What was made from a run that was
-    retrained since is left out.
+    of the given data sets, else of the workspace; and the translations that are given or were trained on. What was made
+    from a run that was retrained since is left out.
 
     By default the report's name is the main data set and language, and six hex digits of what it is made from, so that
     a report on other results has another name. Returns also its findings and tables.
@@ -76,7 +76,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     of_runs, of_translations = ([d for d in diagnoses if diagnosis.of_run(d) is kind] for kind in (True, False))
     translations, translated = _translations(inputs, [*runs.values(), *of_translations])
     if not evaluations and not translations:
-        whose = "of the given runs " if inputs.named else ""
+        whose = "of the given artifacts " if inputs.named else ""
         what = f"there is no evaluation {whose}in {inputs.workspace.root}"
         raise ArtifactError(what, hint="make one with: ccr evaluate")
     numbered = [
@@ -149,10 +149,14 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     chosen = {a.id for a in inputs.named if a.kind == "run"}
     chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
     translations = [a for a in inputs.named if a.kind == "translation"]
+    data = {a.id for a in inputs.named if a.kind == "dataset"} if not explicit else set()
+    trained = {a.id for a in inputs.workspace.artifacts("run") if _of_data(a, data)} if data else set()
 
     def fits(a: base.Artifact) -> bool:
         if translations and not explicit:
             return a.kind == "diagnosis" and not diagnosis.of_run(a) and any(made_from(t)(a) for t in translations)
+        if data and not (_of_data(a, data) or trained & _members(a)):
+            return False
         return not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen
 
     runs: dict[str, base.Artifact] = {}
@@ -184,6 +188,11 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
                 warn(f"{artifact.name} is left out: {error.message}")
                 return False
     return True
+
+
+def _of_data(artifact: base.Artifact, data: Collection[str]) -> bool:
+    """Whether an artifact was made from one of these data sets."""
+    return any(link.kind == "dataset" and link.id in data for link in artifact.parents)
 
 
 def _members(artifact: base.Artifact) -> set[str]:
@@ -317,6 +326,9 @@ def _translations(
     """
     chosen = {a.id: a for a in inputs.named if a.kind == "translation"}
     explicit = set(chosen)
+    data = {a.id for a in inputs.named if a.kind == "dataset"}
+    if data and {a.kind for a in inputs.named} <= {"dataset", "features", "noise"}:
+        chosen |= {a.id: a for a in inputs.all("translation") if _of_data(a, data)}
     if not inputs.named:
         chosen |= {a.id: a for a in inputs.all("translation")}
     for trained in runs:

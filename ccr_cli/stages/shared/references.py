@@ -127,9 +127,9 @@ def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
     for link in [p for p in trained.parents if p.kind == "translation"][: len(langs)] if kind == MT else ():
         with suppress(ArtifactError):  # that is gone
             request = workspace.linked(trained, link).request
-            while "only" in request:  # validation captions are those of the translation that it repairs
+            while "only" in request and "val" not in request["only"].get("evaluated", ()):  # they are the original's
                 request = request["only"]["of"]
-            made.append({k: v for k, v in request.items() if k in ("engine", "rounds") or k.startswith("set.")})
+            made.append({k: v for k, v in request.items() if k in ("engine", "rounds", "only") or k.startswith("set.")})
             continue
         made.append({"engine": link.path, "id": link.id})
     engines = " by " + "+".join(str(request["engine"]) for request in made) if made else ""

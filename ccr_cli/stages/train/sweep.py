@@ -260,6 +260,7 @@ def _recorded(error: Exception) -> CcrError:
     known = error if isinstance(error, CcrError) else as_user_error(error)
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and isinstance(known, ResourceError)):
         raise error
+    known = known or registry.own_failure(error)
     if known is None:
         say("".join(traceback.format_exception(error)), level=-1)
         known = CcrError(f"{type(error).__name__}: {error}")

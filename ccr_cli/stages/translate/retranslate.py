@@ -29,6 +29,8 @@ class Retranslation:
     """The translations that a person typed, by some of the captions; an engine translates the others."""
     sha256: str
     """Of the list that names the captions."""
+    evaluated: Sequence[str] = ()
+    """The splits other than training of these captions."""
 
     @cached_property
     def sent(self) -> frozenset[str]:
@@ -39,8 +41,9 @@ class Retranslation:
     def request(self) -> dict[str, Any]:
         """The part of the original's request that this one shares, and which captions are made anew."""
         shared = {key: self.original.request[key] for key in ("split", "back", "queries")}
-        only = {"sha256": self.sha256, "of": self.original.request}
-        return shared | {"only": only | ({"corrected": len(self.corrections)} if self.corrections else {})}
+        only: dict[str, Any] = {"sha256": self.sha256, "of": self.original.request}
+        only |= {"corrected": len(self.corrections)} if self.corrections else {}
+        return shared | {"only": only | ({"evaluated": list(self.evaluated)} if self.evaluated else {})}
 
     def refuse_same(self, request: Mapping[str, Any]) -> None:
         """Refuses to translate again with the same engine and options."""
@@ -144,7 +147,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     """
     pairs = pairs_file.read(only)
     pairs.require("source_caption_id")
-    pairs.refuse_others(data, "source_caption_id")
+    pairs.refuse_others(data, "source_caption_id", training=False)
     if pairs.langs and lang not in pairs.langs:
         problem = f"{only} has pairs in {' and '.join(sorted(pairs.langs))}, not in {lang}"
         raise UsageError(problem, hint="leave --lang out")
@@ -190,4 +193,6 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     if left:
         captions = counted(left, "noisy caption")
         say(f"{captions} without a correction: not translated again; --engine NAME translates them again")
-    return Retranslation(original, frozenset(chosen), corrections, pairs.sha256)
+    items = data.captions.loc[data.captions["caption_id"].isin(chosen), "item_id"]
+    splits = set(data.items.loc[data.items["item_id"].isin(items), "split"])
+    return Retranslation(original, frozenset(chosen), corrections, pairs.sha256, sorted(splits - {"train"}))

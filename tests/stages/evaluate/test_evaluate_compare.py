@@ -110,6 +110,8 @@ def test_seeds_of_one_configuration_count_as_their_mean(trained: dict[str, Path]
 
 
 def test_seeds_alone_are_compared_one_by_one(trained: dict[str, Path]) -> None:
+    latex = toy.ok("compare", trained["infonce1"], trained["infonce2"], "--latex", workspace=trained["root"]).out
+    assert latex.count(r"\begin{table}") == latex.count(r"\label{tab:comparison-") == 1 and "SumR &" in latex
     done = toy.ok("compare", trained["infonce1"], trained["infonce2"], workspace=trained["root"])
     rows = table(done.out)
     assert "differ only in their seeds" in done.err

@@ -64,6 +64,8 @@ def test_a_split_without_human_queries_is_measured_by_machine_translation(finish
     assert done.made.request["queries"] == "mt"
     assert done.made.path == evaluate(finished, "--split", "train", "--queries", "mt").made.path
     assert "mt-48-" in str(found(done)[0]["signature"]) and "machine" in done.err
+    card = toy.ok("export", found(done)[0]["run"], workspace=finished.root).made.path / "README.md"
+    assert card.read_text("utf-8").count("| es, machine-translated queries |") == 1
     refused = evaluate(finished, "--split", "train", "--queries", "human")
     for shown in ("train", "--queries mt", "--queries FILE"):
         assert refused.code == 4 and shown in refused.err

@@ -157,6 +157,18 @@ def test_other_results_make_another_report(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("unillustrated")
+def test_a_data_set_stands_for_what_was_made_from_it(workspace: Workspace) -> None:
+    whole = {parent.id for parent in report(Inputs(workspace)).parents}
+    other = fake.make_dataset(workspace, name="other")
+    run = fake.make_run(workspace, other, "basic", 0.0, 0, name="other-run")
+    evaluation = fake.make_evaluation(workspace, other, run, "basic", 0.0, 0)
+    of_it = report(Inputs.from_paths(workspace, ["datasets/toy-emoji"]), name="one")
+    assert {parent.id for parent in of_it.parents} == whole
+    of_other = report(Inputs.from_paths(workspace, ["datasets/other"]), name="two")
+    assert {parent.id for parent in of_other.parents} == {run.id, evaluation.id}
+
+
+@pytest.mark.usefixtures("unillustrated")
 def test_only_what_was_given_is_reported_with_its_diagnoses(workspace: Workspace) -> None:
     name = "toy-emoji-es-uml-noise0.4-seed0"
     by_run = report(Inputs.from_paths(workspace, [f"runs/{name}"]), name="by-run")

@@ -393,6 +393,18 @@ def test_corrections_become_the_translation(
     assert dict(zip(rows["source_caption_id"], rows["text"], strict=True)) == {**typed, more: "más"}
 
 
+def test_captions_of_every_split_can_be_corrected(finished: Chain, tmp_path: Path) -> None:
+    caption, first = "red-square-en0", finished.find("translation")
+    fields = {"source_caption_id": caption, "lang": "es", "correction": "un cuadrado"}
+    done = toy.ok("translate", "--only", hand_made(tmp_path / "mine.csv", [fields]), workspace=finished.root)
+    texts = translation.read(done.made).set_index("caption_id")["text"]
+    before = translation.read(first).set_index("caption_id")
+    split = before.loc[f"{caption}@es", "split"]
+    assert split != "train" and done.made.request["only"]["evaluated"] == [split]
+    assert texts[f"{caption}@es"] == "un cuadrado" != before.loc[f"{caption}@es", "text"]
+    assert f"{caption}@es@en" not in texts
+
+
 def test_an_engine_translates_the_noisy_ones_without_a_correction(
     finished: Chain, exported: Path, typed: dict[str, str], engine: Engine
 ) -> None:
