@@ -150,12 +150,14 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
     translations = [a for a in inputs.named if a.kind == "translation"]
     data = {a.id for a in inputs.named if a.kind == "dataset"} if not explicit else set()
-    trained = {a.id for a in inputs.workspace.artifacts("run") if _of_data(a, data)} if data else set()
+    if data:
+        made = [a for kind in ("run", "translation") for a in inputs.workspace.artifacts(kind)]
+        data |= {a.id for a in made if _made_from(a, data)}
 
     def fits(a: base.Artifact) -> bool:
         if translations and not explicit:
             return a.kind == "diagnosis" and not diagnosis.of_run(a) and any(made_from(t)(a) for t in translations)
-        if data and not (_of_data(a, data) or trained & _members(a)):
+        if data and not _made_from(a, data):
             return False
         return not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen
 
@@ -190,9 +192,9 @@ def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artif
     return True
 
 
-def _of_data(artifact: base.Artifact, data: Collection[str]) -> bool:
-    """Whether an artifact was made from one of these data sets."""
-    return any(link.kind == "dataset" and link.id in data for link in artifact.parents)
+def _made_from(artifact: base.Artifact, parents: Collection[str]) -> bool:
+    """Whether an artifact was made from one of these, by their ids."""
+    return any(link.id in parents for link in artifact.parents)
 
 
 def _members(artifact: base.Artifact) -> set[str]:
@@ -328,7 +330,7 @@ def _translations(
     explicit = set(chosen)
     data = {a.id for a in inputs.named if a.kind == "dataset"}
     if data and {a.kind for a in inputs.named} <= {"dataset", "features", "noise"}:
-        chosen |= {a.id: a for a in inputs.all("translation") if _of_data(a, data)}
+        chosen |= {a.id: a for a in inputs.all("translation") if _made_from(a, data)}
     if not inputs.named:
         chosen |= {a.id: a for a in inputs.all("translation")}
     for trained in runs:

@@ -147,7 +147,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     """
     pairs = pairs_file.read(only)
     pairs.require("source_caption_id")
-    pairs.refuse_others(data, "source_caption_id", training=False)
+    pairs.refuse_others(data, "source_caption_id")
     if pairs.langs and lang not in pairs.langs:
         problem = f"{only} has pairs in {' and '.join(sorted(pairs.langs))}, not in {lang}"
         raise UsageError(problem, hint="leave --lang out")
