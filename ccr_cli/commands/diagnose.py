@@ -75,7 +75,9 @@ def diagnose(
         inputs.note(artifact)
     shown = (worst or 20) if worst or sheet else 0
     if shown or export is not None:
-        pairs = with_unmatched(diagnosis.read_pairs(made[0]), None if export is not None else shown)
+        others = [inputs.workspace.linked(made[0], p) for p in made[0].parents if p.kind == "translation"]
+        others = others[kind == "translation" :]  # first the judged one
+        pairs = with_unmatched(diagnosis.read_pairs(made[0]), None if export is not None else shown, others)
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")

@@ -141,6 +141,8 @@ class Judge(ABC):
     """Whether it reads back-translations or a second translation."""
     reads: frozenset[str] = frozenset()
     """The options of `judges.config.JudgeConfig` that it reads."""
+    other_translations: bool = False
+    """Whether it also reads the other translations of the captions that a workspace has (`ccr diagnose --witness`)."""
     knows_truth: bool = False
     """Whether it reads the truth about synthetic noise: an upper bound, never a result."""
 

@@ -46,6 +46,7 @@ class LexicalJudge(Judge):
     speaks = "start"
     mixture = True
     reads = frozenset({"dictionary"})
+    other_translations = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:
         """Believes V-S, and the other sides as far as the words account for each other."""

@@ -187,18 +187,26 @@ class Lexicon:
             parts.append(sum(side.means(known, p_W) for side, known, p_W in self._p_values(*blocks)))
         return np.concatenate(parts)
 
-    def unmatched(self, source: str, target: str) -> tuple[list[Span], list[Span]]:
+    def unmatched(self, source: str, target: str, witness: Lexicon | None = None) -> tuple[list[Span], list[Span]]:
         """Finds what has no counterpart in a text and in its translation: where it begins and ends in each of them.
 
         A word that most texts have is not reported, nor one that is not known; where words overlap, all must lack one.
+        With another lexicon the geometric mean of both p-values counts, or the one that is known.
         """
         placed, found = (_placed(source), _placed(target)), []
-        sides = self._p_values(*([[word for word, _ in each]] for each in placed))
-        for text, each, (side, known, p_W) in zip((source, target), placed, sides, strict=True):
-            places = [where for word, where in each if word in side.vocabulary]
+        lists = [[[word for word, _ in each]] for each in placed]
+        readings = [lexicon._p_values(*lists) for lexicon in (self, witness) if lexicon is not None]
+        for number, (text, each) in enumerate(zip((source, target), placed, strict=True)):
+            values = np.full((2, len(readings), len(each)), np.nan)  # log p-value and weight, by lexicon and word
+            for at, sides in enumerate(readings):
+                side, known, p_W = sides[number]
+                there = [word in side.vocabulary for word, _ in each]
+                values[:, at, there] = np.log(p_W), side.weight_V[known.id_W]
             alone, matched = np.zeros(len(text), dtype=bool), np.zeros(len(text), dtype=bool)
-            for where, p, weight in zip(places, p_W, side.weight_V[known.id_W], strict=True):
-                (alone if p <= UNMATCHED and weight >= LEAST_WEIGHT else matched)[where] = True
+            for (_, where), log_p, weight in zip(each, *np.moveaxis(values, 1, 2), strict=True):
+                if np.isfinite(log_p).any():
+                    lacks = np.nanmean(log_p) <= np.log(UNMATCHED) and np.nanmean(weight) >= LEAST_WEIGHT
+                    (alone if lacks else matched)[where] = True
             edges = np.flatnonzero(np.diff(np.concatenate([[False], alone & ~matched, [False]])))
             found.append([(int(a), int(b)) for a, b in edges.reshape(-1, 2)])
         return found[0], found[1]

@@ -25,6 +25,11 @@ class DiagnoseOptions:
         "Sides that the judge compares: cross_lingual (caption and translation), cross_modal (item and text) or both.",
         show_default="the run's",
     )
+    witness: list[str] | None = option(
+        None,
+        "Another translation of the captions that the judge lexical compares with (none: without); repeat for several.",
+        show_default="all of the workspace",
+    )
     share: float | None = option(
         None,
         "Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",

@@ -33,6 +33,7 @@ from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unread
 from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
 from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.other_translations import find_others, with_others
 from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
@@ -96,16 +97,30 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     request |= {} if share is None else {"share": share}
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)
+    judged, second = translations_of(inputs.workspace, trained)
+    others = []
+    if load_judge(judge).other_translations and judged:
+        named = [*judged.values(), *([second] if second else [])]
+        others = find_others(inputs, inputs.workspace.parent(trained, "dataset"), named, options.witness)
+        request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
+    elif options.witness:
+        raise UsageError(f"the judge {judge} compares no other translations", hint="leave --witness out")
     name = options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
 
     def write(site: Build) -> dict[str, int]:
-        return _diagnose(site, inputs, trained, choose_device(options.device), witnesses)
+        return _diagnose(site, inputs, trained, others, choose_device(options.device), witnesses)
 
-    return build_artifact(inputs.workspace, "diagnosis", name, request, [trained], write=write, force=options.force)
+    parents = [trained, *others]
+    return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 
 def _diagnose(
-    build: Build, inputs: Inputs, trained: base.Artifact, device: torch.device, witnesses: JudgeConfig
+    build: Build,
+    inputs: Inputs,
+    trained: base.Artifact,
+    others: list[base.Artifact],
+    device: torch.device,
+    witnesses: JudgeConfig,
 ) -> dict[str, int]:
     settings, judge, side = run.config(trained), build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
@@ -131,9 +146,11 @@ def _diagnose(
     frames = []
     for rows, part in triplets.by_language():  # each language is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
+        texts = _texts(part.slot_ids, translations[lang], pairs)
+        part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
         frame = _table(part, embedded_part, opinion, method.evidence)
-        frame = frame.assign(**_texts(part.slot_ids, translations[lang], pairs), lang=lang)
+        frame = frame.assign(**texts, lang=lang)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
     frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pandas as pd
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.console import counted
 from ccr_cli.errors import UsageError
-from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
+from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_lexicon
 
 SHOWN = (
     *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
@@ -37,18 +38,22 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
     return rows
 
 
-def with_unmatched(pairs: pd.DataFrame, most: int | None = None) -> pd.DataFrame:
+def with_unmatched(pairs: pd.DataFrame, most: int | None = None, others: Sequence[base.Artifact] = ()) -> pd.DataFrame:
     """The first pairs by place, `most` of them or all, with the words that have no counterpart on the other side.
 
-    All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them. The columns `unmatched_source`
+    All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
+    the same captions, and the ways back teach another one. The columns `unmatched_source`
     and `unmatched_translation` have these words with commas between; `spans_source` and `spans_translation` say where
     each begins and ends.
     """
     most, parts = len(pairs) if most is None else most, []
     for _, part in pairs.groupby("lang", sort=False):
-        lexicon, first = Lexicon(list(part["source_text"]), list(part["translation"])), part[part["place"] <= most]
+        source, target = tuple(part["source_text"]), tuple(part["translation"])
+        known = texts_of(part["source_caption_id"], part["lang"], others)
+        lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
+        first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
-        places = [lexicon.unmatched(*pair) for pair in texts]
+        places = [lexicon.unmatched(*pair, witness) for pair in texts]
         columns: dict[str, list[Any]] = {}
         for side, name in enumerate(("source", "translation")):
             columns[f"spans_{name}"] = [each[side] for each in places]

@@ -26,6 +26,7 @@ from ccr_cli.stages.diagnose.suspects import with_unmatched
 from ccr_cli.stages.diagnose.verdicts import SUSPICIOUS, check_share, figures, summary_rows, with_verdicts
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.other_translations import find_others, with_others
 from ccr_cli.stages.shared.triplets import round_trips, training_triplets
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
@@ -51,19 +52,35 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)
     data = inputs.parent(translated, "dataset")
+    others = []
+    back = (translation.read(translated)["direction"] == "back").any()
+    if declared.other_translations or (declared.compares_texts and not back):
+        others = find_others(inputs, data, [translated], options.witness)
+    elif options.witness:
+        raise UsageError(f"the judge {judge} reads no other translations here", hint="leave --witness out")
+    request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
     name = options.name or stem(f"{data.name}-{translated.name}", request, {"judge": DEFAULT_JUDGE})
 
     def write(site: Build) -> dict[str, int]:
-        return _diagnose(site, data, translated, witnesses)
+        return _diagnose(site, data, translated, others, witnesses)
 
-    parents = [data, translated]
+    parents = [data, translated, *others]
     return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 
-def _diagnose(build: Build, data: base.Artifact, translated: base.Artifact, witnesses: JudgeConfig) -> dict[str, int]:
+def _diagnose(
+    build: Build,
+    data: base.Artifact,
+    translated: base.Artifact,
+    others: list[base.Artifact],
+    witnesses: JudgeConfig,
+) -> dict[str, int]:
     source, texts, lang = dataset.read(data), translation.read(translated), translation.language(translated)
     judge = load_judge(build.request["judge"])
     triplets = training_triplets(source, {lang: texts}, None, None, compared=judge.compares_texts)
+    triplets = with_others(triplets, triplets.slot_ids, [lang] * len(triplets), others)
+    if judge.compares_texts and others:
+        triplets = triplets.select(np.flatnonzero([bool(texts) for texts in triplets.references]))
     if triplets.dropped:
         warn(f"{counted(triplets.dropped, 'caption')} left out, without a text that the judge could compare")
     say(f"{build.request['judge']}: comparing {counted(len(triplets), 'caption')} with their translations")
@@ -83,7 +100,7 @@ def _diagnose(build: Build, data: base.Artifact, translated: base.Artifact, witn
     )
     frame = with_verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
-    worst = with_unmatched(frame, SUSPICIOUS)
+    worst = with_unmatched(frame, SUSPICIOUS, others)
     summary = {
         "translation": translated.name,
         "data": source.name,

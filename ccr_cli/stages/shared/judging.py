@@ -30,6 +30,7 @@ from ccr_cli.metrics.detection import detection
 from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
+from ccr_cli.stages.shared.other_translations import witness_lexicon
 from ccr_cli.stages.shared.triplets import Triplets
 
 _SHIFTS = (1, 2, 3, 5)
@@ -173,38 +174,37 @@ class TripletReadings:
     def agreement(self) -> tuple[FloatArray, FloatArray]:
         """Sentence chrF (0 to 100) of every triplet's two captions (N,), and of captions of different items (M,).
 
-        The given translation, translated back, is compared with the given source caption; without back-translations, a
-        second engine's translation of the given source caption with the given translation; with neither it is an
-        ArtifactError.
+        The given translation, translated back, is compared with the given source caption; without back-translations,
+        other translations of the given source caption with the given translation; with neither it is an ArtifactError.
         """
         triplets = self.triplets
         if triplets.back is not None:
-            texts, references = triplets.back, triplets.source
-        elif triplets.second is not None:
-            texts, references = triplets.target, triplets.second
+            texts, references = triplets.back, [tuple([text]) for text in triplets.source]
+        elif all(triplets.references):
+            texts, references = triplets.target, triplets.references
         else:
             languages = " ".join(f"--lang {lang}" for lang in triplets.langs)
             problem = "the judge translation has no back-translations and no second translation to compare"
             second = "or also name a second engine's translation of the same captions"
             raise ArtifactError(problem, hint=f"ccr translate {languages} --back, {second}")
         left, right = self._strangers(_SHUFFLED_TEXTS)
-        null = sentence_chrf([texts[i] for i in right], [[references[i]] for i in left])
-        return sentence_chrf(texts, [[reference] for reference in references]), null
+        null = sentence_chrf([texts[i] for i in right], [references[i] for i in left])
+        return sentence_chrf(texts, references), null
 
     def coverage(self) -> tuple[FloatArray, FloatArray]:
         """Lexical coverage of every triplet's two captions (N,), and of captions of different items (M,).
 
-        The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. A second
-        engine's translations of the source captions make a second lexicon, and a dictionary is another one; the scores
-        are added.
+        The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. Other
+        translations of the source captions and the ways back make a second lexicon, and a dictionary is another one;
+        the scores are added.
         """
         triplets, number = self.triplets, len(self.triplets)
         left, right = self._strangers(min(_SHUFFLED_TEXTS, number // 5))
         source = triplets.source + [triplets.source[i] for i in left]
         target = triplets.target + [triplets.target[i] for i in right]
         score = Lexicon(source, target).scores(source, target)
-        if triplets.second is not None:
-            score += Lexicon(triplets.source, triplets.second).scores(source, target)
+        if witness := witness_lexicon(triplets.source, triplets.target, triplets.back, triplets.references):
+            score += witness.scores(source, target)
         if self.config.dictionary:
             lexicon = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
             if lexicon.empty:

@@ -54,9 +54,17 @@ class Triplets:
     """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
     dropped: int
     """Triplets left out because an item has no features, or a caption no translation or no back-translation."""
+    others: list[tuple[str, ...]] | None = None
+    """What other translations say for the source captions (N); None where nothing was looked for."""
 
     def __len__(self) -> int:
         return len(self.slot_ids)
+
+    @property
+    def references(self) -> list[tuple[str, ...]]:
+        """What other engines say for the source captions (N): the second translation, and the other ones."""
+        second = [(text,) for text in self.second] if self.second is not None else [()] * len(self)
+        return [a + b for a, b in zip(second, self.others or [()] * len(self), strict=True)]
 
     @cached_property
     def slot_N(self) -> npt.NDArray[np.int64]:
@@ -76,7 +84,7 @@ class Triplets:
 
     def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
         """Some of the triplets; their items stay."""
-        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "second")}
+        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "second", "others")}
         texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
         return replace(
             self,

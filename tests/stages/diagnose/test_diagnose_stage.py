@@ -375,7 +375,7 @@ def test_words_without_a_counterpart_are_named_in_the_texts(tmp_path: Path) -> N
     rows *= 8
     rows += [("dog cat", "perro barco", "es"), ("dog cat", "chien bateau", "fr")]
     pairs = pd.DataFrame(rows, columns=["source_text", "translation", "lang"])
-    pairs["place"] = range(len(pairs), 0, -1)
+    pairs = pairs.assign(place=range(len(pairs), 0, -1), source_caption_id="", back=None)
     found = with_unmatched(pairs, 3)
     assert list(found["place"]) == [3, 2, 1]
     assert list(found["unmatched_source"][1:]) == ["cat", "cat"]

@@ -93,3 +93,31 @@ def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path
     page = (report.path / "report.html").read_text(encoding="utf-8")
     assert "10 of 96 translations wrong" in page
     assert base.load(made.path).id in {parent.id for parent in report.parents}
+
+
+def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> None:
+    root, original = workspace.root, workspace.find("translation")
+    alone = toy.ok("diagnose", original.path, workspace=root).made
+    again = toy.ok("translate", "--lang", "es", "--name", "again", workspace=root)
+    assert toy.ok("diagnose", original.path, workspace=root).made.id == alone.id, "the same texts are no witness"
+    frame = translation.read(again.made)
+    path = root / "other.csv"
+    rows = frame[frame["direction"] == "forward"]
+    noted = "imagen: " + rows["text"]
+    columns = {"slot_id": rows["source_caption_id"], "source_caption_id": rows["source_caption_id"], "lang": "es"}
+    pd.DataFrame({**columns, "translation": rows["text"], "correction": noted, "verdict": "clean"}).to_csv(path)
+    other = toy.ok("translate", again.made.path, "--only", path, "--name", "other", workspace=root).made
+    done = toy.ok("diagnose", original.path, workspace=root)
+    assert "translations/toy/other" in done.err and done.made.request["witnesses"] == [other.id[:12]]
+    assert [parent.id for parent in done.made.parents][1:] == [original.id, other.id] and done.made.name != alone.name
+    assert str(other.path) not in done.out, "what comes next in a pipe would train on it"
+    assert toy.ok("diagnose", original.path, "--witness", "none", workspace=root).made.id == alone.id
+    assert toy.ok("diagnose", original.path, "--witness", "other", workspace=root).made.id == done.made.id
+    for options in (("--witness", "toy/es-recorded"), ("--witness", "toy")):
+        assert toy.ccr("diagnose", original.path, *options, workspace=root).code in (2, 4)
+    trained = toy.ok("train", original.path, "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
+    of_run = toy.ok("diagnose", trained.path, "--judge", "lexical", "--device", "cpu", workspace=root).made
+    assert of_run.request["witnesses"] == [other.id[:12]] and of_run.parents[1].id == other.id
+    assert toy.ccr("diagnose", trained.path, "--witness", "other", workspace=root).code == 2, "two-group reads none"
+    compared = toy.ok("diagnose", other.path, "--judge", "translation", "--witness", "again", workspace=root).made
+    assert diagnosis.summary(compared)["pairs"] == 96 and len(compared.parents) == 3

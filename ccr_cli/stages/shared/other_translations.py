@@ -1,0 +1,110 @@
+"""Other translations of the same captions: witnesses for and against the one that is judged.
+
+Another engine, or the same one at another date, does not make all of its mistakes; nor does the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+
+import pandas as pd
+
+from ccr_cli.artifacts import base, translation
+from ccr_cli.console import say
+from ccr_cli.errors import UsageError
+from ccr_cli.metrics.lexical import Lexicon
+from ccr_cli.stages.shared.inputs import Inputs, latest, made_from
+from ccr_cli.stages.shared.references import find
+from ccr_cli.stages.shared.triplets import Triplets
+
+NONE = "none"
+SAME = 0.9
+"""Share of equal texts from which a translation is the judged one once more, such as one with a few corrections."""
+
+
+def find_others(
+    inputs: Inputs, data: base.Artifact, judged: Sequence[base.Artifact], names: Sequence[str] | None
+) -> list[base.Artifact]:
+    """Finds the other translations of a data set into the languages of those that are judged, and prints their names.
+
+    Args:
+        inputs: Where to look; what is found is not printed as read, since a stage behind the pipe would train on it.
+        data: The data set.
+        judged: The translations that are judged.
+        names: Which ones; none of them if it is `none`, all of the workspace if it is None.
+
+    Returns:
+        The translations in the order of their ids.
+
+    Raises:
+        ArtifactError: If a name means no artifact.
+        UsageError: If a named one is no other translation of these captions.
+    """
+    langs, own = {translation.language(a) for a in judged}, {a.id for a in judged}
+
+    def fits(artifact: base.Artifact) -> bool:
+        return made_from(data)(artifact) and translation.language(artifact) in langs and artifact.id not in own
+
+    if names and list(names) != [NONE]:
+        others = [base.load(find(inputs.workspace, name, ("translation",))) for name in names]
+        for other in others:
+            if other.kind != "translation" or not fits(other):
+                problem = f"{other.name} is no other translation of {data.name} into {' or '.join(sorted(langs))}"
+                raise UsageError(problem, hint=f"--witness NAME, or --witness {NONE}")
+    else:
+        others = [] if names else latest([a for a in inputs.workspace.artifacts("translation") if fits(a)])
+        others = [a for a in others if not any(_same(a, b) for b in judged)]
+    others = sorted({other.id: other for other in others}.values(), key=lambda other: other.id)
+    if others:
+        say(f"witnesses: {', '.join(inputs.workspace.relative(other.path) for other in others)}")
+    return others
+
+
+def _same(one: base.Artifact, other: base.Artifact) -> bool:
+    """Whether two translations have nearly the same texts."""
+    a, b = (pd.Series(_forward(translation.read(artifact))) for artifact in (one, other))
+    return translation.language(one) == translation.language(other) and bool(
+        (a.reindex(b.index) == b).mean() >= SAME if len(b) else False
+    )
+
+
+def _forward(frame: pd.DataFrame) -> dict[str, str]:
+    rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
+    return dict(zip(rows["source_caption_id"], rows["text"], strict=True))
+
+
+def with_others(
+    triplets: Triplets, source_ids: Sequence[str], langs: Sequence[str], others: Sequence[base.Artifact]
+) -> Triplets:
+    """Adds what other translations say for the source caption of each triplet (N)."""
+    return replace(triplets, others=texts_of(source_ids, langs, others)) if others else triplets
+
+
+def texts_of(source_ids: Iterable[str], langs: Iterable[str], others: Sequence[base.Artifact]) -> list[tuple[str, ...]]:
+    """What translations say for source captions (N) in the language of each (N)."""
+    known = [(translation.language(other), _forward(translation.read(other))) for other in others]
+    pairs = zip(source_ids, langs, strict=True)
+    return [tuple(texts[i] for of, texts in known if of == lang and i in texts) for i, lang in pairs]
+
+
+def witness_lexicon(
+    source: Sequence[str],
+    target: Sequence[str],
+    back: Sequence[str | None] | None = None,
+    others: Sequence[tuple[str, ...]] | None = None,
+) -> Lexicon | None:
+    """The lexicon of the other translations of captions (N), and of the ways back; None without any.
+
+    All teach one lexicon: a synonym that one of them uses is known, and no engine counts twice.
+    """
+    pairs = [(text, other) for text, of_text in zip(source, others or (), strict=False) for other in of_text]
+    pairs += [(way_back, text) for way_back, text in zip(back or (), target, strict=False) if way_back is not None]
+    return learned(*map(tuple, zip(*pairs, strict=True))) if pairs else None
+
+
+@lru_cache(maxsize=2)
+def learned(source: tuple[str, ...], target: tuple[str, ...]) -> Lexicon:
+    """A lexicon; those that were used last are kept, as a command reads one several times."""
+    return Lexicon(source, target)
