@@ -16,8 +16,7 @@ from dataclasses import dataclass
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
 _TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
-_TOO_MUCH = "can't allocate memory|size calculation overflow"
-"""Words in torch's errors about memory."""
+_TOO_MUCH = re.compile("out ?of ?memory|can't allocate memory|size calculation overflow", re.IGNORECASE)
 
 
 def redact(message: str) -> str:
@@ -108,13 +107,12 @@ class Terminated(SystemExit):
 def out_of_memory(error: Exception) -> bool:
     """Whether an error of Python, torch (on a GPU, on a CPU) or CTranslate2 says that memory ran out."""
     words = f"{type(error).__name__}: {error}"
-    return isinstance(error, MemoryError) or bool(re.search("(?i)out ?of ?memory|can't allocate memory", words))
+    return isinstance(error, MemoryError) or bool(_TOO_MUCH.search(words))
 
 
 def as_user_error(error: Exception) -> CcrError | None:
     """Translates an exhausted or unwritable resource into a user's error; None for any other error."""
-    refused = isinstance(error, RuntimeError) and re.search(_TOO_MUCH, str(error))
-    if refused or isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+    if out_of_memory(error):
         return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
     if isinstance(error, OSError):
         where = f" ({error.filename})" if error.filename else ""

@@ -57,6 +57,16 @@ def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
+def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures, where these are not what is tested: drawing takes most of the time of a report."""
+    from ccr_cli.report.figures.figure import Drawing
+    from ccr_cli.report.page import compose
+
+    monkeypatch.setattr(compose, "FIGURES", ())
+    monkeypatch.setattr(compose, "quality_measures", lambda loaded: Drawing(None, ""))
+
+
+@pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """A program that stands in for Apertium."""
     made = Engine(tmp_path / "bin")

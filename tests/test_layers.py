@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -69,10 +70,16 @@ def level(name: str) -> int:
     return next(number for number, line in enumerate(LAYERS) if name in line)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, root: Path = PACKAGE) -> Iterator[tuple[int, str]]:
     """Line and full name of every module of ccr that a file imports, wherever in the file."""
     package = ("ccr_cli", *path.relative_to(root).parts[:-1])
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -174,7 +181,7 @@ def test_public_class_names_are_unique() -> None:
     for path in sources():
         if path.relative_to(PACKAGE).parts[0] in GROUPS:
             continue
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(str(path.relative_to(PACKAGE)))
     assert not {name: files for name, files in places.items() if len(files) > 1}

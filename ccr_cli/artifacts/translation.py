@@ -31,6 +31,11 @@ def read(artifact: Artifact) -> pd.DataFrame:
     return artifact_table(artifact, "captions.parquet", CAPTIONS)
 
 
+def translated(captions: pd.DataFrame, direction: str = "forward") -> pd.DataFrame:
+    """The captions of a direction whose translation did not fail."""
+    return captions[(captions["direction"] == direction) & (captions["status"] == "ok")]
+
+
 def has_quality(artifact: Artifact) -> bool:
     """Whether the quality of every caption is recorded; early translations lack it."""
     return artifact.has("quality.parquet")
@@ -65,7 +70,7 @@ def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
 
     They did if its table is named so, or if most of them equal a human caption of their item in the data set.
     """
-    forward = frame[(frame["direction"] == "forward") & (frame["split"] == "train") & (frame["status"] == "ok")]
+    forward = translated(frame[frame["split"] == "train"])
     if any(str(model).partition(".")[0] == HUMAN for model in forward["model"].unique()):
         return True
     written = captions[captions["lang"].isin(forward["lang"].unique())]

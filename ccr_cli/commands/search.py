@@ -120,7 +120,14 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
             c.show_json(facts(answer))
         else:
             rows: list[tuple[object, ...]] = [
-                (h.place, f"{h.similarity:.3f}", h.item_id, h.caption, h.image or "", _decimals(h.probability))
+                (
+                    h.place,
+                    f"{h.similarity:.3f}",
+                    h.item_id,
+                    h.caption,
+                    h.image or "",
+                    "" if h.probability is None else f"{h.probability:.3f}",
+                )
                 for h in answer.hits
             ]
             if sys.stdout.isatty() or not many:
@@ -130,10 +137,6 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
                     print("\t".join(console.plain(str(cell)) for cell in (answer.query, *row)))
         sys.stdout.flush()
         yield answer
-
-
-def _decimals(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
 
 
 def facts(answer: Answer) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_what_the_pipe_made_fits_together(piped: Outcome, dataset_alone: Path) -
     assert len(rows) == 7 and {row[-1] for row in rows} == {"ok"}
 
 
-@pytest.mark.parametrize("first", ["translate --lang tlh", "data import nowhere"])
+@pytest.mark.parametrize("first", ["translate --lang tlh", pytest.param("data import nowhere", marks=pytest.mark.slow)])
 def test_a_stage_that_fails_stops_the_pipe(first: str, dataset_alone: Path) -> None:
     done = toy.shell(f"{pipe(first, 'extract -', 'train -')}; echo ${{PIPESTATUS[@]}}", dataset_alone)
     assert done.out.split() == ["5" if "translate" in first else "4", "4", "4"]
@@ -134,7 +134,13 @@ def test_a_quiet_command_says_nothing_beside_its_paths(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["data", "list"], ["data", "describe", "toy"], ["verify"], ["translate", "--lang", "es", "--dry-run"]]
+    "words",
+    [
+        ["data", "list"],
+        ["translate", "--lang", "es", "--dry-run"],
+        pytest.param(["data", "describe", "toy"], marks=pytest.mark.slow),
+        pytest.param(["verify"], marks=pytest.mark.slow),
+    ],
 )
 def test_a_closed_standard_output_is_no_error(words: list[str], sources: Chain) -> None:
     """Once as a pipe that nobody reads, once as no file at all."""

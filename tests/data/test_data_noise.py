@@ -188,7 +188,7 @@ def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
     return 2 * worst <= wanted or (wanted <= 8 and 16 * worst < places)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     table=st.builds(
         collection,

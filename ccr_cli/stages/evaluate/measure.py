@@ -16,6 +16,7 @@ import pandas as pd
 from torch import Tensor
 
 import ccr_cli
+from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.base import canonical_json, sha256_text
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import (
@@ -425,8 +426,7 @@ def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
     both = captions.merge(queries, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
     if not both.empty:
         return "query-mt", _pairs(both, "caption_id", "text", "caption_id_mt", "text_mt")
-    made = target.translations
-    forward = made[(made["status"] == "ok") & (made["direction"] == "forward") & (made["lang"] == lang)]
+    forward = translation.translated(target.translations[target.translations["lang"] == lang])
     forward = forward.drop_duplicates("source_caption_id")
     both = english.merge(forward, left_on="caption_id", right_on="source_caption_id", suffixes=("", "_mt"))
     return "mt", _pairs(both, "caption_id_mt", "text_mt", "caption_id", "text")

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
+from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import say, warn
@@ -30,8 +31,8 @@ def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str,
     source = split.captions[split.captions["lang"] == split.data.source_lang]
     if translations is None or lang == split.data.source_lang:
         return source.iloc[:0]
-    made = translations[(translations["direction"] == "forward") & (translations["status"] == "ok")]
-    made = made[made["lang"] == lang].drop_duplicates("source_caption_id").set_index("source_caption_id")
+    made = translation.translated(translations[translations["lang"] == lang])
+    made = made.drop_duplicates("source_caption_id").set_index("source_caption_id")
     source = source[source["caption_id"].isin(made.index)].reset_index(drop=True)
     ids, texts = (made.loc[source["caption_id"], name].to_numpy() for name in ("caption_id", "text"))
     return _taken(source.assign(caption_id=ids, text=texts, lang=lang), protocol)

@@ -74,7 +74,7 @@ class Target:
         """The translations into the source language, by the id of the query."""
         if self.translations is None:
             return pd.DataFrame(columns=["text", "status", CHRF, FLAGGED])
-        made = self.translations[(self.translations["direction"] == "query") & (self.translations["status"] == "ok")]
+        made = translation.translated(self.translations, "query")
         return made.drop_duplicates("source_caption_id").set_index("source_caption_id")
 
 

@@ -146,17 +146,11 @@ def encode(
         ResourceError: If memory does not suffice.
         UnavailableError: If the encoder cannot be compiled.
     """
-    tasks: dict[int, _Task] = {}
-
-    def begun() -> Iterator[_Task]:
-        for number, task in enumerate(task for piece in bounds for task in _tasks(pieces, *piece, media)):
-            tasks[number] = task
-            yield task
-
+    tasks = [task for piece in bounds for task in _tasks(pieces, *piece, media)]
     run = BatchEncoder(reader.model, resources)
     threads = resources.workers or decoding_threads(resources.device)
     ahead: Prefetch[_Task, Tensor] = Prefetch(
-        begun(), lambda task: reader.read(task.medium), workers=threads, most=2 * run.size + threads
+        tasks, lambda task: reader.read(task.medium), workers=threads, most=2 * run.size + threads
     )
     batch: list[tuple[_Task, Tensor]] = []
     under_way: list[tuple[list[_Task], list[Tensor]]] = []
@@ -179,9 +173,8 @@ def encode(
     ends = dict(bounds)
     finished: list[_Task] = []
     writer: PieceWriter | None = None
-    total = sum(len(task.items) for piece in bounds for task in _tasks(pieces, *piece, media))
     try:
-        with progress(total, "extract", "items") as advance:
+        with progress(sum(len(task.items) for task in tasks), "extract", "items") as advance:
             for number, part in ahead:
                 task = tasks[number]
                 writer = writer or pieces.begin(task.piece)
@@ -194,7 +187,7 @@ def encode(
                     raise part.error
                 task.end = part
                 advance(len(task.items))
-                finished.append(tasks.pop(number))
+                finished.append(task)
                 if task.last:
                     flush()
                     settle(0)

@@ -211,8 +211,7 @@ class Examples:
         method, tokenizer = load_method(trained, self.on)
         translations, _ = translations_of(self.inputs.workspace, trained)
         for lang, artifact in list(translations.items())[:1]:
-            table = translation.read(artifact)
-            table = table[(table["direction"] == "forward") & (table["status"] == "ok")]
+            table = translation.translated(translation.read(artifact))
             text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
             pairs = captions.of(captions.source_lang)
             pairs = pairs[pairs["caption_id"].isin(set(text_of))]

@@ -90,14 +90,13 @@ Nearest = tuple[Tensor, Tensor, float | None]
 """Similarities and numbers of the most similar entries (K,), and the uncertainty of the query."""
 
 
-def open_searcher(inputs: Inputs, options: SearchOptions | None = None) -> Searcher:
+def open_searcher(inputs: Inputs, options: SearchOptions) -> Searcher:
     """Opens the run, and the index if there is one, that the inputs and options name; results have a probability.
 
     Raises:
         ArtifactError: If there is no such run or index.
         UsageError: If an option is unknown or contradicts the index.
     """
-    options = options or SearchOptions()
     lang, with_index = options.lang, any(artifact.kind == "index" for artifact in inputs.named)
     if not (with_index or options.index):
         searcher = Searcher(inputs, choose_run(inputs, lang), options.filled())
@@ -316,8 +315,7 @@ class Searcher:
     def _translated(self) -> Iterator[pd.DataFrame]:
         """Yields the translations that the run was trained on, without those that failed."""
         for artifact in translations_of(self._inputs.workspace, self.trained)[0].values():
-            frame = translation.read(artifact)
-            yield frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
+            yield translation.translated(translation.read(artifact))
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""

@@ -57,9 +57,8 @@ def vocabulary_of(workspace: Workspace, run: base.Artifact, tokenizer: Tokenizer
 def _trained_on(workspace: Workspace, trained: base.Artifact) -> Iterator[str]:
     """The translations that a run was trained on, then their source captions."""
     for artifact in translations_of(workspace, trained)[0].values():
-        table = translation.read(artifact)
-        forward = (table["direction"] == "forward") & (table["split"] == "train") & (table["status"] == "ok")
-        yield from table["text"][forward]
+        table = translation.translated(translation.read(artifact))
+        yield from table.loc[table["split"] == "train", "text"]
     data = dataset.read(workspace.parent(trained, "dataset"))
     items = set(data.items["item_id"][data.items["split"] == "train"])
     captions = data.captions

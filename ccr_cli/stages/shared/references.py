@@ -52,10 +52,10 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
     if word.startswith(BEST):
         return _best(workspace, word.removeprefix(BEST))
     text = unicodedata.normalize("NFKC", word).strip("/")
-    names = [(kind, path, _names(workspace, path)) for kind, path in workspace.places()]
+    places = [(kind, path, path.relative_to(workspace.root).parts) for kind, path in workspace.places()]
     for matches in (str.__eq__, str.startswith):
-        for length in range(3):
-            fitting = [(kind, path) for kind, path, own in names if matches(own[length], text)] if text else []
+        for start in (-1, 1, 0):  # the name, with the data set (`mine/es-apertium`), with the folder of its kind
+            fitting = [(k, path) for k, path, parts in places if text and matches("/".join(parts[start:]), text)]
             preferred = ([path for kind, path in fitting if kind == first] for first in kinds)
             paths = next(filter(None, preferred), [path for _, path in fitting])
             if len(paths) == 1:
@@ -65,12 +65,6 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
             if paths:
                 raise ArtifactError(f"{word!r} means several artifacts", hint=f"name one: {_listed(workspace, paths)}")
     raise _unknown(workspace, word, kinds)
-
-
-def _names(workspace: Workspace, path: Path) -> tuple[str, str, str]:
-    """The name of an artifact, the name with its data set (`mine/es-apertium`), and the path in the workspace."""
-    parts = path.relative_to(workspace.root).parts
-    return parts[-1], "/".join(parts[1:]), "/".join(parts)
 
 
 def _latest(workspace: Workspace, kinds: Sequence[str]) -> Path:

@@ -86,7 +86,7 @@ class Retranslation:
         frame = pd.concat([kept, new[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
-        changed = {caption for caption, _ in self._texts(ordered) - self._texts(before)}
+        changed = {caption for caption, _ in _forward(ordered) - _forward(before)} & self.captions
         by_hand = (
             f", {len(changed & self.corrections.keys())} of them {translation.BY_HAND}" if self.corrections else ""
         )
@@ -94,19 +94,14 @@ class Retranslation:
         say(outcome) if changed else warn(f"{outcome}; try another engine or model")
         return ordered
 
-    def _texts(self, frame: pd.DataFrame) -> set[tuple[str, str]]:
-        rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
-        return set(_texts(rows[rows["source_caption_id"].isin(self.captions)]))
-
 
 def _texts(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
     """Source captions with their translations, however programs end lines."""
     return list(zip(frame["source_caption_id"], map(pairs_file.one_line, frame[column]), strict=True))
 
 
-def _forward(artifact: base.Artifact) -> set[tuple[str, str]]:
-    frame = translation.read(artifact)
-    return set(_texts(frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]))
+def _forward(frame: pd.DataFrame) -> set[tuple[str, str]]:
+    return set(_texts(translation.translated(frame)))
 
 
 def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
@@ -115,9 +110,11 @@ def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[st
     So corrections are added to those that a list's translation has already.
     """
     texts = set(_texts(rows, "translation")) if "translation" in rows else set()
-    found = [(len(_forward(a) & texts) if texts else 0, "only" not in a.request, a.id) for a in translations]
-    best = max(((number, whole) for number, whole, _ in found), default=None)
-    return {id_ for number, whole, id_ in found if (number, whole) == best}
+    order = {
+        a.id: (len(_forward(translation.read(a)) & texts) if texts else 0, "only" not in a.request)
+        for a in translations
+    }
+    return {id_ for id_, place in order.items() if place == max(order.values())}
 
 
 def languages(only: Path, named: Sequence[base.Artifact]) -> list[str]:
@@ -166,7 +163,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
     other = rows.iloc[:0]
     if "translation" in rows:
-        forward = _forward(original)
+        forward = _forward(translation.read(original))
         judged_N = [pair in forward for pair in _texts(rows, "translation")]
         other = rows[~np.array(judged_N, dtype=bool)]
     noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""

@@ -42,8 +42,8 @@ def test_the_signature_says_so(options: tuple[str, ...], data: str, protocol: st
     assert said == (not options)
 
 
-def test_the_page_says_so(cut: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
+@pytest.mark.usefixtures("unillustrated")
+def test_the_page_says_so(cut: Chain) -> None:
     cut.ccr("evaluate", cut.find("run").path, *CPU)
     done = cut.ccr("report", "--name", "page")
     page = done.made.file("report.html").read_text(encoding="utf-8")

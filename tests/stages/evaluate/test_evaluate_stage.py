@@ -340,6 +340,7 @@ def test_wrong_options(options: tuple[str, str], message: str, chain: Chain) -> 
     assert (done.code, done.out) == (2, "") and message in done.err
 
 
+@pytest.mark.usefixtures("unillustrated")
 @pytest.mark.parametrize(
     ("select", "mark"), [("human", "infonce [select=human]"), pytest.param("mt", "infonce", marks=pytest.mark.slow)]
 )

@@ -36,12 +36,6 @@ def workspace(made: Workspace, tmp_path: Path) -> Workspace:
     return Workspace(tmp_path / "ws")
 
 
-@pytest.fixture
-def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leaves the figures out, where they are not what is tested."""
-    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
-
-
 @pytest.fixture(autouse=True)
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ccr_cli.report.figures.canvas.PNG_DPI", 40)
@@ -90,9 +84,20 @@ def report(inputs: Inputs, *, name: str | None = None, force: bool = False, **sh
     return write(inputs, gather(inputs, **shown), name=name, force=force)
 
 
-def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> None:
+@pytest.fixture(scope="module")
+def complete(made: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Inputs, base.Artifact]:
+    """A report with all figures, and what it read; read only."""
+    workspace = Workspace(tmp_path_factory.mktemp("complete") / "ws")
+    shutil.copytree(made.root, workspace.root)
     inputs = Inputs(workspace)
-    done = report(inputs, searches=searches(workspace.root / "datasets/toy-emoji/media/1.png"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ccr_cli.report.figures.canvas.PNG_DPI", 40)
+        shown = searches(workspace.root / "datasets/toy-emoji/media/1.png")
+        return inputs, report(inputs, title="<b>T</b>", searches=shown)
+
+
+def test_the_report_is_complete_and_names_its_parents(complete: tuple[Inputs, base.Artifact]) -> None:
+    inputs, done = complete
     assert done.kind == "report" and done.name.startswith("toy-emoji-es-")
     assert {p.kind for p in done.parents} == {"evaluation", "diagnosis", "run"}
     assert len(done.parents) == 12 + 8 + 12
@@ -106,6 +111,7 @@ def test_the_report_is_complete_and_names_its_parents(workspace: Workspace) -> N
     assert done.counts["methods"] == 3
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_progress_is_said_and_the_address_of_the_page_last(workspace: Workspace) -> None:
     done = toy.ok("report", "--name", "said", workspace=workspace.root)
     lines = done.err.splitlines()
@@ -113,10 +119,8 @@ def test_progress_is_said_and_the_address_of_the_page_last(workspace: Workspace)
     assert lines[-1] == f"the page: {done.made.path / 'report.html'}"
 
 
-def test_the_page_needs_nothing_else_and_runs_only_its_own_script(workspace: Workspace) -> None:
-    done = report(
-        Inputs(workspace), title="<b>T</b>", searches=searches(workspace.root / "datasets/toy-emoji/media/1.png")
-    )
+def test_the_page_needs_nothing_else_and_runs_only_its_own_script(complete: tuple[Inputs, base.Artifact]) -> None:
+    inputs, done = complete
     text = done.file("report.html").read_text(encoding="utf-8")
     page = Page()
     page.feed(text)
@@ -135,7 +139,7 @@ def test_the_page_needs_nothing_else_and_runs_only_its_own_script(workspace: Wor
     assert "At 40% switched translations, uml reaches SumR" in text
     assert "Drawn for the tests &lt;i&gt;by&lt;/i&gt; nobody" in text and "CC-BY-4.0" in text
     assert fake.signature("es", 0.4, 1, "none").replace("|", "|<wbr>") in text
-    assert str(workspace.root) not in text
+    assert str(inputs.workspace.root) not in text
 
 
 @pytest.mark.slow

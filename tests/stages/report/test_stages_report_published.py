@@ -15,6 +15,7 @@ from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.data import published
 
 CPU = ("--device", "cpu")
+pytestmark = pytest.mark.usefixtures("unillustrated")
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +34,6 @@ def german(tmp_path_factory: pytest.TempPathFactory) -> Chain:
         made = toy.ok("train", "--method", "uml", *noise, "--epochs", "2", *toy.SMALL, workspace=space).paths[-1]
         toy.ok("evaluate", made, *CPU, workspace=space)
     return Chain(path, space)
-
-
-@pytest.fixture(autouse=True)
-def unillustrated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ccr_cli.report.page.compose.FIGURES", ())
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ def test_translations_alone(workspace: Chain) -> None:
     assert workspace.ccr("report").made.id == done.made.id, "with nothing named, all that there is"
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_named_translations_leave_evaluations_out(chain: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(chain.root, root)
@@ -74,6 +75,7 @@ def test_named_translations_leave_evaluations_out(chain: Chain, tmp_path: Path) 
     assert {p.kind for p in made.parents} == {"translation"}
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
     table = workspace.folder / "translations" / "hand-en-es.tsv"
     own = ("--engine", "recorded", "--set", f"table={table}")
@@ -91,12 +93,14 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
     assert "Of 96 captions of 3 translations, 0" in text and "Nearest to" not in text and "told apart from" not in text
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_rounds_are_in_the_name(workspace: Chain) -> None:
     made = toy.ok("translate", "--lang", "es", "--rounds", "2", "--split", "val", workspace=workspace.root).made
     rows = toy.ok("report", made.path, workspace=workspace.root).made.file("tables/translations.csv")
     assert rows.read_text(encoding="utf-8").splitlines()[1].startswith('"toy, es: hand (2 rounds)",val,24,')
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_what_failed_is_on_top_of_the_page_and_in_no_flag(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()
     known = dict(folder.tables["en-es"])
