@@ -114,8 +114,8 @@ def rankings(
             near = embedded.similarities()
             found |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
             found["loss"] = places(near["VT"] - near["VS"])
-    if triplets.second is not None:
-        found["engine"] = places(sentence_chrf(triplets.target, [[text] for text in triplets.second]))
+    if all(triplets.references):
+        found["engine"] = places(sentence_chrf(triplets.target, triplets.references))
         found["engine and similarity"] = places((found["similarity"] + found["engine"]).astype(float))
     if triplets.back is not None:
         found["round-trip"] = places(sentence_chrf(triplets.back, [[text] for text in triplets.source]))

@@ -60,7 +60,7 @@ class Collection:
                 engines.append(SECOND[cell.translations])
             translated = [self._translated(data, lang, engine) for engine in engines]
             inputs = Inputs(self.workspace, [data, *translated, self._features(data, cell.regime)])
-            found = find_sources(inputs, lang)
+            found = find_sources(inputs, lang, compare=True)
             if not cell.noise:
                 return found
             mismatch = TrainingOptions(

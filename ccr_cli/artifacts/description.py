@@ -17,7 +17,7 @@ _SHOWN = {
     "translation": "lang engine split back queries only",
     "noise": "ratio style target seed",
     "features": "encoder",
-    "run": "method lang noise seed epochs preset pairs select_on",
+    "run": "method lang translation_mix noise seed epochs preset pairs select_on",
     "evaluation": "split langs zero_shot protocol task caption_set corrupt corruption ood ensemble",
     "diagnosis": "judge judge_side share",
     "report": "title",
@@ -57,7 +57,7 @@ def apart(artifacts: Sequence[Artifact]) -> list[str]:
     requests = [artifact.request for artifact in artifacts]
     parts: list[list[str]] = [[] for _ in artifacts]
     plugin = next((key for key in _PLUGINS if all(key in request for request in requests)), "")
-    for key in dict.fromkeys(key for request in requests for key in request):
+    for key in dict.fromkeys(key for request in requests for key in request if key != "alternatives"):
         values = [canonical_json(request.get(key)) for request in requests]
         pairs = {(str(request.get(plugin)), value) for request, value in zip(requests, values, strict=True)}
         follows = key not in (plugin, *_OWN) and 1 < len({name for name, _ in pairs}) == len(pairs)

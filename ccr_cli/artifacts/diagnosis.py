@@ -8,6 +8,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
+from ccr_cli.artifacts.run import ALTERNATIVE
 
 PAIRS = table_schema(
     "slot_id string, source_caption_id string, item_id string, lang string, source_text string, translation string, "
@@ -26,6 +27,8 @@ TRANSLATED = table_schema(
     "verdict string"
 )
 """The captions of a translation that no run was trained on: those of every split, and nothing that needs a model."""
+ALTERNATIVES = PAIRS.insert(PAIRS.names.index("lang") + 1, ALTERNATIVE)
+"""The columns where the run has several translations of one language: also the name of each pair's."""
 TRAJECTORY = PAIRS.names[-8:]
 """Summary of the pair's values after each epoch of training; null if the run recorded none."""
 
@@ -53,8 +56,9 @@ def judged(summary: dict[str, Any]) -> str:
 
 
 def read_pairs(artifact: Artifact) -> pd.DataFrame:
-    """Reads the judged pairs: the columns of `PAIRS`, or of `TRANSLATED`."""
-    return artifact_table(artifact, "pairs.parquet", PAIRS if of_run(artifact) else TRANSLATED)
+    """Reads the judged pairs: the columns of `PAIRS`, `ALTERNATIVES` or `TRANSLATED`."""
+    of_one = ALTERNATIVES if "translations" in artifact.json("summary.json") else PAIRS
+    return artifact_table(artifact, "pairs.parquet", of_one if of_run(artifact) else TRANSLATED)
 
 
 def of_run(artifact: Artifact) -> bool:

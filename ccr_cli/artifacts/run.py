@@ -7,26 +7,38 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import Artifact, Parent
 from ccr_cli.artifacts.parquet import read_table, table_schema
 
 STOPPED = "stopped.json"
 """Why training ended early and which epoch was kept; absent otherwise."""
 EVIDENCE = table_schema("slot_id string, sim_vs float32, sim_vt float32, sim_st float32, p_clean float32")
 """Cosine similarities of each training triplet's sides and the judge's probability that V and T match."""
-LANG = pa.field("lang", pa.string(), nullable=False)
-"""Language of the translation: the second column of a table of triplets if a run has several languages."""
+LANG, ALTERNATIVE = (pa.field(name, pa.string(), nullable=False) for name in ("lang", "alternative"))
+"""Language and name of the translation: columns of a table of triplets if a run has several languages, or several
+translations of one."""
 
 
-def by_language(schema: pa.Schema, langs: Sequence[str]) -> pa.Schema:
-    """The schema of a table of triplets: with several languages, a row has a `lang`."""
-    return schema.insert(1, LANG) if len(langs) > 1 else schema
+def evidence_schema(request: Mapping[str, Any]) -> pa.Schema:
+    """The schema of a run's evidence: `EVIDENCE`, with `lang` and `alternative` as far as there are several."""
+    schema = EVIDENCE.insert(1, ALTERNATIVE) if "alternatives" in request else EVIDENCE
+    return schema.insert(1, LANG) if len(langs(request)) > 1 else schema
+
+
+def translation_links(artifact: Artifact) -> tuple[dict[str, list[Parent]], Parent | None]:
+    """The translations that a run was trained on by language, and the second one that its judge compared, if any."""
+    links, languages = [p for p in artifact.parents if p.kind == "translation"], langs(artifact.request)
+    if "alternatives" in artifact.request:
+        link_of = {link.id: link for link in links}
+        return {lang: [link_of[i] for i in ids] for lang, ids in artifact.request["alternatives"].items()}, None
+    second = links[-1] if len(links) > len(languages) else None
+    return {lang: [link] for lang, link in zip(languages, links, strict=False)}, second
 
 
 def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -51,15 +63,16 @@ def history(artifact: Artifact) -> pd.DataFrame:
     return pd.json_normalize([json.loads(line) for line in lines])
 
 
-def evidence(artifact: Artifact, lang: str | None = None) -> Iterator[tuple[int, pd.DataFrame]]:
+def evidence(artifact: Artifact, lang: str = "", alternative: str = "") -> Iterator[tuple[int, pd.DataFrame]]:
     """Reads what a run recorded of every training pair after each epoch; nothing if its judge is `none`.
 
-    Yields the epoch and its table: of one language, or of all with a column `lang` where the run has several.
+    Yields the epoch and its table (`evidence_schema`): of one language or translation, or of all.
     """
-    schema = by_language(EVIDENCE, langs(artifact.request))
+    schema = evidence_schema(artifact.request)
     for name in sorted(entry.path for entry in artifact.files if entry.path.startswith("evidence/epoch-")):
         number = int(name.removeprefix("evidence/epoch-").removesuffix(".parquet"))
         frame = read_table(artifact.file(name), schema)
-        if lang is not None and "lang" in frame:
-            frame = frame[frame["lang"] == lang].reset_index(drop=True)
+        for column, value in (("lang", lang), ("alternative", alternative)):
+            if value and column in frame:
+                frame = frame[frame[column] == value].reset_index(drop=True)
         yield number, frame

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -81,8 +82,9 @@ def diagnose(
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")
-        translations = judged if kind == "translation" else translations_of(inputs.workspace, judged[0])[0].values()
-        if paths := " ".join(inputs.workspace.relative(each.path) for each in translations):
+        translated = translations_of(inputs.workspace, judged[0])[0] if kind == "run" else {"": judged}
+        for each in itertools.zip_longest(*translated.values()):  # a call mends one translation of each language
+            paths = " ".join(inputs.workspace.relative(artifact.path) for artifact in each if artifact)
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
     data = inputs.parent(judged[0], "dataset")
     rows = most_suspicious(pairs, data, shown) if shown else []

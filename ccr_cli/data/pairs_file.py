@@ -33,13 +33,14 @@ from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.errors import ArtifactError, UsageError
 
 COLUMNS = table_schema(
-    "slot_id string, source_caption_id string, item_id string, split string, lang string, source_text string, "
-    "translation string, correction string, place int32, verdict string, p_vs float32, p_clean float32, p_st float32, "
-    "unmatched_source string, unmatched_translation string"
+    "slot_id string, source_caption_id string, item_id string, split string, lang string, alternative string, "
+    "source_text string, translation string, correction string, place int32, verdict string, p_vs float32, "
+    "p_clean float32, p_st float32, unmatched_source string, unmatched_translation string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation. The file
-of a run lacks `split`: all of its pairs are training pairs."""
-_IDS = {"slot_id", "source_caption_id", "item_id", "lang"}
+of a run lacks `split`: all of its pairs are training pairs. `alternative`, the name of the translation, is there only
+where a run has several of one language."""
+_IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation"}
 """Columns that may be lacking, and are empty then."""
 SUFFIXES = (".parquet", ".csv")
@@ -196,7 +197,8 @@ def read(path: Path) -> PairsFile:
         frame["verdict"] = frame["verdict"].str.strip().str.lower()
         wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean or noisy"
     if "slot_id" in frame:
-        wrong["slot_id"] = frame.duplicated([name for name in ("slot_id", "lang") if name in frame]), "unique"
+        key = [name for name in ("slot_id", "lang", "alternative") if name in frame]
+        wrong["slot_id"] = frame.duplicated(key), "unique"
     for name in PROBABILITIES:
         if name in frame:
             frame[name] = frame[name].map(_probability).astype(float)

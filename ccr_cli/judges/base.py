@@ -84,7 +84,7 @@ class Opinion:
     shares: dict[str, float] = field(default_factory=dict)
     """Share of each kind of error, from a judge that tells them apart."""
     by_lang: list[Opinion] = field(default_factory=list)
-    """The opinions of each language, where several were judged one by one."""
+    """The opinions of each translation, where several were judged one by one."""
 
     def select(self, rows: npt.NDArray[np.int64]) -> Opinion:
         """The belief in some of the triplets."""

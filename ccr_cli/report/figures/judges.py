@@ -54,7 +54,8 @@ def epochs(data: FigureData) -> Drawing | None:
     for label in sorted(known, key=lambda label: (label != data.findings.method, results.method_order(label))):
         history = histories.get(data.diagnoses[label].run_id)
         evidence = list(history.evidence(data.main.lang)) if history else []
-        truth = pd.Series((known[label]["truth"] == "noisy").to_numpy(bool), index=known[label]["slot_id"])
+        pairs = known[label].drop_duplicates("slot_id")
+        truth = pd.Series((pairs["truth"] == "noisy").to_numpy(bool), index=pairs["slot_id"])
         if drawn := evidence_by_epoch(evidence, truth):
             what = f"Densities of the judge's doubt and of similarity, of intact and mismatched pairs, by {label}"
             caption = "Evidence on every training pair from the first, a middle and the last epoch with a judge."

@@ -83,17 +83,27 @@ def _langs(config: Mapping[str, Any]) -> list[str]:
 
 
 def several(config: Mapping[str, Any]) -> list[str]:
-    """The languages of a run in its label; nothing for a single one."""
+    """The languages of a run in its label, and whether it chose among several translations of one.
+
+    >>> several({"lang": "zh", "translations": {"zh": ["zh-ct2", "zh-apertium"]}, "translation_mix": "draw"})
+    ['translations=2, drawn']
+    """
     langs = _langs(config)
     drawn = ", drawn" if config.get("langs") == "draw" else ""
-    return [f"lang={'+'.join(langs)}{drawn}"] if len(langs) > 1 else []
+    parts = [f"lang={'+'.join(langs)}{drawn}"] if len(langs) > 1 else []
+    if mix := config.get("translation_mix"):
+        numbers = (len(names) if isinstance(names, list) else 1 for names in config["translations"].values())
+        parts.append(f"translations={'+'.join(map(str, numbers))}, {'drawn' if mix == 'draw' else mix}")
+    return parts
 
 
 def _translations(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> list[str]:
     """The translations of a run in its label, where other runs have others into the same language."""
-    known = {lang: {str((other.get("translations") or {}).get(lang)) for other in others} for lang in _langs(config)}
-    translations = config.get("translations") or {}
-    return [f"{lang}={translations[lang]}" for lang in translations if len(known[lang] - {"None"}) > 1]
+    own, *theirs = (
+        {k: "+".join(v) if isinstance(v, list) else v for k, v in (each.get("translations") or {}).items()}
+        for each in (config, *others)
+    )
+    return [f"{lang}={own[lang]}" for lang in own if len({other[lang] for other in theirs if lang in other}) > 1]
 
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     judged, second = translations_of(inputs.workspace, trained)
     others = []
     if load_judge(judge).other_translations and judged:
-        named = [*judged.values(), *([second] if second else [])]
+        named = [*chain(*judged.values()), *([second] if second else [])]
         others = find_others(inputs, inputs.workspace.parent(trained, "dataset"), named, options.witness)
         request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
     elif options.witness:
@@ -127,8 +128,8 @@ def _diagnose(
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
     translated, second = translations_of(inputs.workspace, trained)
-    translations = {lang: translation.read(artifact) for lang, artifact in translated.items()} or {
-        data.source_lang: translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])
+    translations = {lang: {a.path.name: translation.read(a) for a in each} for lang, each in translated.items()} or {
+        data.source_lang: {"": translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])}
     }
     other = translation.read(second) if second else None
     method, tokenizer = load_method(trained, device)
@@ -144,16 +145,18 @@ def _diagnose(
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
     frames = []
-    for rows, part in triplets.by_language():  # each language is judged by itself
+    for rows, part in triplets.by_translation():  # each is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
-        texts = _texts(part.slot_ids, translations[lang], pairs)
+        name = next(iter(translations[lang])) if part.alternative_N is None else part.alternative_N[0]
+        texts = _texts(part.slot_ids, translations[lang][name], pairs)
         part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
-        frame = _table(part, embedded_part, opinion, method.evidence)
-        frame = frame.assign(**texts, lang=lang)
-        frames.append(frame.join(_trajectories(trained, part.slot_ids, lang)))
+        frame = _table(part, embedded_part, opinion, method.evidence).assign(**texts, lang=lang)
+        frame = frame if part.alternative_N is None else frame.assign(alternative=name)
+        frames.append(frame.join(_trajectories(trained, part.slot_ids, lang, name)))
     frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
-    write_table(build.folder / "pairs.parquet", frame, diagnosis.PAIRS)
+    schema = diagnosis.PAIRS if triplets.alternative_N is None else diagnosis.ALTERNATIVES
+    write_table(build.folder / "pairs.parquet", frame, schema)
     base.write_json(build.folder / "summary.json", _summary(frame, trained, build.request))
     return {"pairs": len(frame), "called_noisy": int((frame["verdict"] == "noisy").sum())}
 
@@ -195,14 +198,14 @@ def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFra
     return {"source_caption_id": sources, "back": [back.get(caption) for caption in translated]}
 
 
-def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str) -> pd.DataFrame:
+def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str, name: str) -> pd.DataFrame:
     """Summarises what the run recorded of each of N pairs after every one of E epochs, as `diagnosis.TRAJECTORY`.
 
     A pair is *forgotten* each time that an epoch calls it noisy after the one before called it clean, as Toneva et al.
     (ICLR 2019) count forgetting events; there a class is learned, here that the pair matches. Values are null for a
     pair without records, as with the judge `none`.
     """
-    epochs, ids = [frame for _, frame in run.evidence(trained, lang)], list(slot_ids)
+    epochs, ids = [frame for _, frame in run.evidence(trained, lang, name)], list(slot_ids)
     if not epochs:
         return pd.DataFrame(np.nan, index=range(len(ids)), columns=diagnosis.TRAJECTORY)
     ordered = [f if list(f["slot_id"]) == ids else f.set_index("slot_id").reindex(ids) for f in epochs]
@@ -253,8 +256,9 @@ def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any
     langs, mismatch = run.langs(settings), settings["noise"]
     doubted = frame[(frame["p_clean"] < 1) | (frame["verdict"] == "noisy")]
     shown = ["slot_id", "item_id", "source_text", "translation", "back", "p_clean", "support", "uncertainty", "truth"]
-    shown += ["lang"] * (len(langs) > 1)
-    by_lang = {lang: figures(part, request) for lang, part in frame.groupby("lang")}
+    by = {"langs": "lang"} if len(langs) > 1 else {}
+    by |= {"translations": "alternative"} if "alternative" in frame else {}
+    shown += by.values()
     return {
         "run": trained.name,
         "method": settings["method"],
@@ -265,6 +269,6 @@ def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any
         "judge": request["judge"],
         "judge_side": request["judge_side"] if load_judge(request["judge"]).takes_side else "",
         **figures(frame, request),
-        **({"langs": by_lang} if len(langs) > 1 else {}),
+        **{key: {name: figures(part, request) for name, part in frame.groupby(by[key])} for key in by},
         "most_suspicious": summary_rows(doubted, shown),
     }

@@ -77,7 +77,7 @@ def _diagnose(
 ) -> dict[str, int]:
     source, texts, lang = dataset.read(data), translation.read(translated), translation.language(translated)
     judge = load_judge(build.request["judge"])
-    triplets = training_triplets(source, {lang: texts}, None, None, compared=judge.compares_texts)
+    triplets = training_triplets(source, {lang: {"": texts}}, None, None, compared=judge.compares_texts)
     triplets = with_others(triplets, triplets.slot_ids, [lang] * len(triplets), others)
     if judge.compares_texts and others:
         triplets = triplets.select(np.flatnonzero([bool(texts) for texts in triplets.references]))

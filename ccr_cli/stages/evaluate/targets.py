@@ -80,7 +80,8 @@ class Target:
 
 def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> Target:
     """The data set that a run was trained on."""
-    own, settings, translated = ensemble.data, ensemble.settings, ensemble.first.translated.values()
+    own, settings = ensemble.data, ensemble.settings
+    translated = [first for first, *_ in ensemble.first.translated.values()]
     refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
     for artifact in (ensemble.first.features, *translated):
         inputs.note(artifact)

@@ -127,7 +127,7 @@ class Softmax:
         translated = model.ensemble.first.translated
         captions = data.captions[data.captions["lang"] == data.source_lang]
         if lang != data.source_lang and translated:
-            frame = translation.read(translated.get(lang) or next(iter(translated.values())))
+            frame = translation.read((translated.get(lang) or next(iter(translated.values())))[0])
             captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
         try:
             validation = gallery(data, features[0], TEMPERATURE_SPLIT, captions, "captions", model.needs)

@@ -210,7 +210,7 @@ class Examples:
         method: Any
         method, tokenizer = load_method(trained, self.on)
         translations, _ = translations_of(self.inputs.workspace, trained)
-        for lang, artifact in list(translations.items())[:1]:
+        for lang, (artifact, *_) in list(translations.items())[:1]:
             table = translation.translated(translation.read(artifact))
             text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
             pairs = captions.of(captions.source_lang)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -251,7 +252,7 @@ def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, results.RunFact
 def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
     """The lists by which its translations were partly redone (`ccr translate --only`): six hex digits of each."""
     with suppress(ArtifactError):
-        translations = translations_of(inputs.workspace, artifact)[0].values()
+        translations = chain(*translations_of(inputs.workspace, artifact)[0].values())
         lists = [t.request["only"]["sha256"][:6] for t in translations if "only" in t.request]
         return "+".join(dict.fromkeys(lists))
     return ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +314,7 @@ class Searcher:
 
     def _translated(self) -> Iterator[pd.DataFrame]:
         """Yields the translations that the run was trained on, without those that failed."""
-        for artifact in translations_of(self._inputs.workspace, self.trained)[0].values():
+        for artifact in chain(*translations_of(self._inputs.workspace, self.trained)[0].values()):
             yield translation.translated(translation.read(artifact))
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:

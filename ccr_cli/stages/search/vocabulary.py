@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
@@ -56,7 +56,7 @@ def vocabulary_of(workspace: Workspace, run: base.Artifact, tokenizer: Tokenizer
 
 def _trained_on(workspace: Workspace, trained: base.Artifact) -> Iterator[str]:
     """The translations that a run was trained on, then their source captions."""
-    for artifact in translations_of(workspace, trained)[0].values():
+    for artifact in chain(*translations_of(workspace, trained)[0].values()):
         table = translation.translated(translation.read(artifact))
         yield from table.loc[table["split"] == "train", "text"]
     data = dataset.read(workspace.parent(trained, "dataset"))

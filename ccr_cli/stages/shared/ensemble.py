@@ -14,6 +14,7 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -38,15 +39,15 @@ class Member:
     settings: dict[str, Any]
     """Its config.json."""
     features: base.Artifact
-    translated: Mapping[str, base.Artifact]
+    translated: Mapping[str, Sequence[base.Artifact]]
     """The translations it was trained on, by language."""
 
     @cached_property
     def engines(self) -> dict[str, str]:
         """By language what made the translations that it was trained on, for the signature."""
         engines, human = {}, self.settings.get("human", [])
-        for lang, artifact in self.translated.items():
-            frame = translation.read(artifact)
+        for lang, artifacts in self.translated.items():
+            frame = pd.concat(map(translation.read, artifacts))
             forward = frame[frame["direction"] == "forward"]
             # of several engines all, the most frequent first
             name = "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)

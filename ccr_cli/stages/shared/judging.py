@@ -253,16 +253,16 @@ def judge_triplets(
     reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`). The
     witnesses that `config` names are read as well.
     """
-    if len(triplets.langs) == 1 or judge.speaks in ("step", "never"):
+    parts = triplets.by_translation()
+    if len(parts) == 1 or judge.speaks in ("step", "never"):
         return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores, config or JudgeConfig()), side)
     how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "scores": scores, "config": config}
-    parts = triplets.by_language()
     opinions = [judge_triplets(judge, side, embedded and embedded.select(rows), part, **how) for rows, part in parts]
     return _joined(opinions, [rows for rows, _ in parts])
 
 
 def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> Opinion:
-    """The opinions of each language as one."""
+    """The opinions of each translation as one."""
     order, weights = np.argsort(np.concatenate(rows), kind="stable"), [len(part) for part in rows]
     sides = [np.concatenate([getattr(part.p, side) for part in parts])[order] for side in ("VS", "VT", "ST")]
     kinds = parts[0].shares
@@ -271,7 +271,10 @@ def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> 
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
-    """The share of pairs called noisy, and the detection of synthetic noise, if any; of several languages each too."""
+    """The share of pairs called noisy, and the detection of synthetic noise, if any; of several translations each too.
+
+    Several languages are named `langs`; several translations of one language `translations`.
+    """
     figures: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < THRESHOLD).mean()),
         "mean_p_clean": float(opinion.p.VT.mean()),
@@ -279,11 +282,13 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     figures |= {f"wrong_{kind}": share for kind, share in opinion.shares.items()}
     if triplets.wrong is not None:
         figures |= detection(opinion.p.VT, triplets.wrong["vt_wrong"].to_numpy(bool), THRESHOLD)
-    if len(triplets.langs) > 1:
-        parts = triplets.by_language()
+    parts, names = triplets.by_translation(), triplets.alternative_N
+    if len(parts) > 1 or len(triplets.langs) > 1:
         opinions = opinion.by_lang or [opinion.select(rows) for rows, _ in parts]
-        of_parts = zip(opinions, parts, strict=True)
-        figures["langs"] = {part.langs[0]: quality(part_opinion, part) for part_opinion, (_, part) in of_parts}
+        figures["langs" if names is None else "translations"] = {
+            part.langs[0] if names is None else names[rows[0]]: quality(part_opinion, part)
+            for part_opinion, (rows, part) in zip(opinions, parts, strict=True)
+        }
     return figures
 
 

@@ -55,12 +55,11 @@ def require_method(artifact: base.Artifact) -> None:
 
 def translations_of(
     workspace: Workspace, trained: base.Artifact
-) -> tuple[dict[str, base.Artifact], base.Artifact | None]:
+) -> tuple[dict[str, list[base.Artifact]], base.Artifact | None]:
     """The translations that a run was trained on, by language, and the second one that its judge compared, if any."""
-    translations = [workspace.linked(trained, link) for link in trained.parents if link.kind == "translation"]
-    langs = run.langs(trained.request)
-    second = translations[-1] if len(translations) > len(langs) else None
-    return dict(zip(langs, translations, strict=False)), second
+    links, second = run.translation_links(trained)
+    translated = {lang: [workspace.linked(trained, link) for link in of_lang] for lang, of_lang in links.items()}
+    return translated, None if second is None else workspace.linked(trained, second)
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from
 from ccr_cli.stages.shared.references import find
-from ccr_cli.stages.shared.triplets import Triplets
+from ccr_cli.stages.shared.triplets import Triplets, texts_by_source
 
 NONE = "none"
 SAME = 0.9
@@ -64,27 +64,23 @@ def find_others(
 
 def _same(one: base.Artifact, other: base.Artifact) -> bool:
     """Whether two translations have nearly the same texts."""
-    a, b = (pd.Series(_forward(translation.read(artifact))) for artifact in (one, other))
+    a, b = (pd.Series(texts_by_source(translation.read(artifact))) for artifact in (one, other))
     return translation.language(one) == translation.language(other) and bool(
         (a.reindex(b.index) == b).mean() >= SAME if len(b) else False
     )
-
-
-def _forward(frame: pd.DataFrame) -> dict[str, str]:
-    rows = frame[(frame["direction"] == "forward") & (frame["status"] == "ok")]
-    return dict(zip(rows["source_caption_id"], rows["text"], strict=True))
 
 
 def with_others(
     triplets: Triplets, source_ids: Sequence[str], langs: Sequence[str], others: Sequence[base.Artifact]
 ) -> Triplets:
     """Adds what other translations say for the source caption of each triplet (N)."""
-    return replace(triplets, others=texts_of(source_ids, langs, others)) if others else triplets
+    more = texts_of(source_ids, langs, others)
+    return replace(triplets, references=[a + b for a, b in zip(triplets.references, more, strict=True)])
 
 
 def texts_of(source_ids: Iterable[str], langs: Iterable[str], others: Sequence[base.Artifact]) -> list[tuple[str, ...]]:
     """What translations say for source captions (N) in the language of each (N)."""
-    known = [(translation.language(other), _forward(translation.read(other))) for other in others]
+    known = [(translation.language(other), texts_by_source(translation.read(other))) for other in others]
     pairs = zip(source_ids, langs, strict=True)
     return [tuple(texts[i] for of, texts in known if of == lang and i in texts) for i, lang in pairs]
 

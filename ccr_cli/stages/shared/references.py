@@ -118,7 +118,7 @@ def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
     """The validation queries of a run, in words and as a key that is equal for equal ones."""
     config, data, langs = run.config(trained), trained.parent("dataset"), run.langs(trained.request)
     kind, made = config["select"], []
-    for link in [p for p in trained.parents if p.kind == "translation"][: len(langs)] if kind == MT else ():
+    for link, *_ in run.translation_links(trained)[0].values() if kind == MT else ():
         with suppress(ArtifactError):  # that is gone
             request = workspace.linked(trained, link).request
             while "only" in request and "val" not in request["only"].get("evaluated", ()):  # they are the original's

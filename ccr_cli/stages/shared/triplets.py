@@ -46,50 +46,52 @@ class Triplets:
     """Translations (N)."""
     back: list[str] | None
     """The translations, translated back into the source language (N); None where one is missing."""
-    second: list[str] | None
-    """Another engine's translations of the source captions (N); None without one, or where one is missing."""
+    references: list[tuple[str, ...]]
+    """What other translations say for the source captions (N)."""
     label_V: Tensor | None
     """Category of each item, int64; None where one is missing."""
     wrong: pd.DataFrame | None
     """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
     dropped: int
-    """Triplets left out because an item has no features, or a caption no translation or no back-translation."""
-    others: list[tuple[str, ...]] | None = None
-    """What other translations say for the source captions (N); None where nothing was looked for."""
+    """Captions left out because an item has no features, or none of its translations has all texts that are read."""
+    alternative_N: npt.NDArray[np.object_] | None = None
+    """Name of each triplet's translation if a language has several, then with a triplet for each; None: one each."""
 
     def __len__(self) -> int:
         return len(self.slot_ids)
 
-    @property
-    def references(self) -> list[tuple[str, ...]]:
-        """What other engines say for the source captions (N): the second translation, and the other ones."""
-        second = [(text,) for text in self.second] if self.second is not None else [()] * len(self)
-        return [a + b for a, b in zip(second, self.others or [()] * len(self), strict=True)]
-
     @cached_property
     def slot_N(self) -> npt.NDArray[np.int64]:
-        """Number of each triplet's slot: those of one caption in several languages share it."""
+        """Number of each triplet's slot: those of one caption in several translations share it."""
         return np.unique(self.slot_ids, return_inverse=True)[1]
 
-    def by_language(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
-        """The triplets of each language that has some, and which of all they are."""
-        if len(self.langs) == 1:
+    @property
+    def place_N(self) -> npt.NDArray[np.int64]:
+        """Number of each triplet's slot and language: the translations of one caption into one language share it."""
+        return self.slot_N * len(self.langs) + self.lang_N
+
+    def by_translation(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
+        """The triplets of each translation that has some, and which of all they are."""
+        if len(self.langs) == 1 and self.alternative_N is None:
             return [(np.arange(len(self)), self)]
-        rows_of = {lang: np.flatnonzero(self.lang_N == number) for number, lang in enumerate(self.langs)}
-        return [
-            (rows, replace(self.select(rows), langs=(lang,), lang_N=np.zeros(len(rows), dtype=np.int64)))
-            for lang, rows in rows_of.items()
-            if len(rows)
-        ]
+        names_N = "" if self.alternative_N is None else self.alternative_N
+        of_N = pd.DataFrame({"lang": self.lang_N, "name": names_N}).groupby(["lang", "name"], sort=False).ngroup()
+        parts = []
+        for number in range(of_N.max() + 1):
+            rows = np.flatnonzero(of_N == number)
+            lang, lang_N = self.langs[self.lang_N[rows[0]]], np.zeros(len(rows), dtype=np.int64)
+            parts.append((rows, replace(self.select(rows), langs=(lang,), lang_N=lang_N)))
+        return parts
 
     def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
         """Some of the triplets; their items stay."""
-        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "second", "others")}
+        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "references")}
         texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
         return replace(
             self,
             **texts,
             lang_N=self.lang_N[rows],
+            alternative_N=None if self.alternative_N is None else self.alternative_N[rows],
             item_N=self.item_N[torch.from_numpy(rows)],
             wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
         )
@@ -129,7 +131,7 @@ class Gallery:
 
 def training_triplets(
     data: Dataset,
-    translations: Mapping[str, pd.DataFrame],
+    translations: Mapping[str, Mapping[str, pd.DataFrame]],
     noise: pd.DataFrame | None,
     feats: base.Artifact | None,
     needs: frozenset[str] = frozenset(),
@@ -137,14 +139,14 @@ def training_triplets(
     *,
     compared: bool = False,
 ) -> Triplets:
-    """Joins captions, translations (by language), noise and features into triplets, in the data set's order.
+    """Joins captions, translations (by language and name), noise and features into triplets, in the data set's order.
 
     Without features (None) the triplets are those of every item of all splits, for a judge that reads texts alone.
     Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
-    triplets of one language follow on those of the other; a mismatch moves the same captions in each of them. `second`
-    are another engine's translations; with `compared` the judge `translation` speaks, which reads back-translations,
-    else these. `needs` is what else the method reads, `Config.needs`. If nothing is left, or the noise is of other
-    captions, it is an ArtifactError.
+    triplets of one translation follow on those of the other; a mismatch moves the same captions in each of them.
+    `second` are another engine's translations, by default the other ones of the same language; with `compared` the
+    judge `translation` speaks, which reads back-translations, else these. `needs` is what else the method reads,
+    `Config.needs`. If nothing is left, or the noise is of other captions, it is an ArtifactError.
     """
     chosen = data if feats is None else Split.of(data, "train")
     item_ids = list(chosen.items["item_id"])
@@ -162,39 +164,46 @@ def training_triplets(
     elif set(noise["slot_id"]) != set(captions["caption_id"]):
         raise ArtifactError("the noise was drawn over other captions than those of the training split")
     usable = noise["given_item_id"].isin(set(row_of)) & noise["given_source_id"].isin(set(text_of))
-    kept, target, backs, seconds = [], [], [], []
-    other = {} if second is None else _texts(second, "forward")
-    for lang, frame in translations.items():
-        forward, back = _texts(frame, "forward"), round_trips(frame)
-        read = usable & noise["given_translation_of"].isin(set(forward))
-        if back and (compared or "back" in needs):
-            read &= noise["given_translation_of"].isin(set(back))
-        elif other and compared:
-            read &= noise["given_source_id"].isin(set(other))
-        if read.sum() < 2:
-            into = f" into {lang}" if len(translations) > 1 else ""
-            what = "captions have" if feats is None else f"training triplets{into} have features and"
-            raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")
-        kept.append(noise[read])
-        target += [forward[i] for i in kept[-1]["given_translation_of"]]
-        backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
-        seconds += [other.get(i) for i in kept[-1]["given_source_id"]]
+    kept, target, backs, references, dropped = [], [], [], [], 0
+    for lang_number, (lang, alternatives) in enumerate(translations.items()):
+        texts, ways_back = ([of(frame) for frame in alternatives.values()] for of in (texts_by_source, round_trips))
+        unread = pd.Series(True, noise.index)
+        for name, forward, back, number in zip(alternatives, texts, ways_back, range(len(texts)), strict=True):
+            others = texts[:number] + texts[number + 1 :] if second is None else [texts_by_source(second)]
+            other = set[str]().union(*others)
+            read = usable & noise["given_translation_of"].isin(set(forward))
+            if all(ways_back) and (compared or "back" in needs):
+                read &= noise["given_translation_of"].isin(set(back))
+            elif other and compared:
+                read &= noise["given_source_id"].isin(other)
+            if read.sum() < 2:
+                into = f" in {name}" if len(alternatives) > 1 else f" into {lang}" if len(translations) > 1 else ""
+                what = "captions have" if feats is None else f"training triplets{into} have features and"
+                raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")
+            unread &= ~read
+            kept.append(noise[read].assign(lang=lang_number, alternative=name))
+            target += [forward[i] for i in kept[-1]["given_translation_of"]]
+            backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
+            references += [tuple(each[i] for each in others if i in each) for i in kept[-1]["given_source_id"]]
+        dropped += int(unread.sum())
     joined = pd.concat(kept, ignore_index=True)
+    several = any(len(alternatives) > 1 for alternatives in translations.values())
     flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in joined.columns]
     return Triplets(
         slot_ids=list(joined["slot_id"]),
         langs=tuple(translations),
-        lang_N=np.repeat(np.arange(len(kept)), [len(each) for each in kept]),
+        lang_N=joined["lang"].to_numpy(np.int64),
         visual=visual,
         item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
         item_ids=item_ids,
         source=[text_of[i] for i in joined["given_source_id"]],
         target=target,
         back=_whole(backs),
-        second=_whole(seconds),
+        references=references,
         label_V=_labels(chosen.items, item_ids),
         wrong=joined[flags] if flags else None,
-        dropped=len(noise) * len(kept) - len(joined),
+        dropped=dropped,
+        alternative_N=joined["alternative"].to_numpy(object) if several else None,
     )
 
 
@@ -204,7 +213,7 @@ def _whole(texts: list[str | None]) -> list[str] | None:
     return known if len(known) == len(texts) else None
 
 
-def _texts(translations: pd.DataFrame, direction: str) -> dict[str, str]:
+def texts_by_source(translations: pd.DataFrame, direction: str = "forward") -> dict[str, str]:
     """Translations of one direction by their source caption."""
     found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
@@ -214,7 +223,7 @@ def round_trips(translations: pd.DataFrame) -> dict[str, str]:
     """Back-translations by the source caption that they began with."""
     forward = translations[translations["direction"] == "forward"]
     began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))
-    return {began[i]: text for i, text in _texts(translations, "back").items()}
+    return {began[i]: text for i, text in texts_by_source(translations, "back").items()}
 
 
 def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:

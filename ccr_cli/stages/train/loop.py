@@ -106,10 +106,10 @@ class Trainer:
         tokenizer.mkdir(exist_ok=True)
         data.tokenizer.save(tokenizer)
         settings = {key: request[key] for key in ("method", "lang", "seed", "noise", "preset")}
-        if "langs" in request:
-            names = [p.path.rsplit("/", 1)[-1] for p in self.build.parents if p.kind == "translation"]
-            translations = dict(zip(self.triplets.langs, names, strict=True))
-            settings |= {"langs": request["langs"], "translations": translations}
+        settings |= {key: request[key] for key in ("langs", "translation_mix") if key in request}
+        if "langs" in request or "alternatives" in request:
+            each = {lang: list(names) for lang, names in data.translations.items()}
+            settings["translations"] = {lang: names if len(names) > 1 else names[0] for lang, names in each.items()}
         if data.human:
             settings["human"] = list(data.human)
         settings |= {key: request[key] for key in ("pairs", "source") if key in request}
@@ -139,7 +139,7 @@ class Trainer:
         if state.step == 0:
             torch.manual_seed(derive(self.seed, "dropout", epoch, *([self.ranks.rank] if self.ranks.rank else [])))
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
-        order = self.data.order(generator, epoch)
+        order = self.data.order(generator, epoch, state.p)
         started = time.perf_counter() - state.seconds
         lr = self.engine.set_lr(epoch * steps - 1)  # for the history, where all steps are done
         for step in range(state.step, steps):
@@ -266,11 +266,12 @@ class Trainer:
             {
                 "slot_id": self.triplets.slot_ids,
                 "lang": np.asarray(self.triplets.langs)[self.triplets.lang_N],
+                "alternative": self.triplets.alternative_N,
                 **{f"sim_{side.lower()}": similarities[side].astype(np.float32) for side in ("VS", "VT", "ST")},
                 "p_clean": opinion.p.VT.astype(np.float32),
             }
         )
-        write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.by_language(run.EVIDENCE, self.triplets.langs))
+        write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.evidence_schema(self.build.request))
         return self._same_belief(None if judge.knows_truth else judging.quality(opinion, self.triplets))
 
     def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:

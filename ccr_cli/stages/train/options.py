@@ -16,6 +16,7 @@ SEVERAL = "+"
 """Joins the languages of one run: `de+fr`."""
 CHOICES: dict[str, tuple[str | None, ...]] = {
     "langs": ("all", "draw"),
+    "translation_mix": ("draw", "weighted", "trusted", "first"),
     "select_on": ("mt", "human"),
     "report_to": (None, "tensorboard"),
     "dtype": ("float32", "bfloat16", "float16"),
@@ -58,6 +59,14 @@ class TrainingOptions:
         "per caption each epoch.",
         "--language-mix",
         was="--langs",
+        request=True,
+        sweep=True,
+    )
+    translation_mix: str = option(
+        "draw",
+        "With several translations into one language: `draw` picks one per caption each epoch, `weighted` by the "
+        "probability that it is right, `trusted` takes the most probable one; `first` trains on the first of two, and "
+        "judges compare it with the second.",
         request=True,
         sweep=True,
     )
@@ -134,6 +143,11 @@ class TrainingOptions:
             raise UnavailableError("TensorBoard is not installed", hint="pip install 'ccr-cli[track]'")
         if self.pairs is None and self.pairs_weight:
             raise UsageError("--weigh-verdicts goes with --verdicts", hint="ccr diagnose RUN --export FILE writes one")
+
+    @property
+    def trusts(self) -> bool:
+        """Whether the choice among translations depends on the probability that each is right."""
+        return self.translation_mix in ("weighted", "trusted")
 
     def config_settings(self) -> dict[str, Any]:
         """`settings`, with the options that have flags of their own."""

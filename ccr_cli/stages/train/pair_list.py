@@ -35,7 +35,7 @@ class PairSelection:
         return known | ({"corrected": corrected} if corrected else {})
 
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
-        """The triplets to train on, and the belief in each if the list weights them.
+        """The triplets to train on, and the belief in each if the list has probabilities.
 
         Triplets that the list does not contain are dropped. A corrected triplet gets the corrected translation, counts
         as intact, and is kept with full belief, whatever its verdict. A triplet whose texts have changed since they
@@ -80,15 +80,18 @@ class PairSelection:
                 f"{len(triplets) - inside:,} are left out; the file of ccr diagnose RUN --export FILE has all of them"
             )
         chosen = triplets.select(kept)
-        return chosen, self._belief(row_N[kept], trusted_N[kept]) if self.weighted else None
+        return chosen, self._belief(row_N[kept], trusted_N[kept]) if "p_clean" in frame else None
 
     def _rows(self, triplets: Triplets) -> npt.NDArray[np.int64]:
-        """The list's row of each triplet, -1 without one; a list without languages is of all languages."""
-        frame = self.table.frame
-        langs = frame["lang"] if self.table.langs else [""] * len(frame)
-        row_of = {key: row for row, key in enumerate(zip(frame["slot_id"], langs, strict=True))}
-        lang_of = [triplets.langs[number] if self.table.langs else "" for number in triplets.lang_N]
-        keys = zip(triplets.slot_ids, lang_of, strict=True)
+        """The list's row of each triplet, -1 without one.
+
+        A list without languages is of all languages, one without `alternative` of all translations of one language.
+        """
+        own = {"slot_id": triplets.slot_ids, "lang": [triplets.langs[number] for number in triplets.lang_N]}
+        own |= {} if triplets.alternative_N is None else {"alternative": list(triplets.alternative_N)}
+        columns = [name for name in own if name in self.table.frame]
+        row_of = {key: row for row, key in enumerate(zip(*(self.table.frame[c] for c in columns), strict=True))}
+        keys = zip(*(own[name] for name in columns), strict=True)
         return np.array([row_of.get(key, -1) for key in keys], dtype=np.int64)
 
     def _same(self, triplets: Triplets, row_N: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -28,7 +28,8 @@ class Sources:
 
     data: base.Artifact
     translated: tuple[base.Artifact, ...]
-    """One translation per language, in the order of the languages' names; none for a run on source captions alone."""
+    """In the order of the languages' names; none for a run on source captions alone. Of several translations into one
+    language training draws one for each caption, and the first gives the validation queries."""
     features: base.Artifact
     noise: base.Artifact | None
     second: base.Artifact | None = None
@@ -44,25 +45,36 @@ class Sources:
     @property
     def langs(self) -> tuple[str, ...]:
         """The languages of the translations; without translations the language of the captions."""
-        return tuple(map(translation.language, self.translated)) or (dataset.read(self.data).source_lang,)
+        return tuple(self.by_language) or (dataset.read(self.data).source_lang,)
 
-    def translations(self) -> dict[str, pd.DataFrame]:
-        """The translations by language; the captions themselves if nothing was translated."""
+    @property
+    def by_language(self) -> dict[str, list[base.Artifact]]:
+        """The translations by language."""
+        languages = dict.fromkeys(map(translation.language, self.translated))
+        return {lang: [a for a in self.translated if translation.language(a) == lang] for lang in languages}
+
+    @property
+    def alternatives(self) -> bool:
+        """Whether there are several translations into one language."""
+        return len(self.translated) > len(self.by_language)
+
+    def translations(self) -> dict[str, dict[str, pd.DataFrame]]:
+        """The translations by language and name; the captions themselves if nothing was translated."""
         if self.translated:
-            return dict(zip(self.langs, map(translation.read, self.translated), strict=True))
+            return {k: {a.path.name: translation.read(a) for a in each} for k, each in self.by_language.items()}
         data = dataset.read(self.data)
         captions = data.captions[data.captions["lang"] == data.source_lang]
-        return {data.source_lang: translation.untranslated(captions)}
+        return {data.source_lang: {"": translation.untranslated(captions)}}
 
 
-def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool = False) -> Sources:
+def find_sources(
+    inputs: Inputs, lang: str | None, method: str = "", *, back: bool = False, compare: bool = False
+) -> Sources:
     """Finds the data set, translations and features to train on, without noise.
 
-    Of two given translations into one language the first is trained on, and the judge `translation` compares it with
-    the second; a repaired translation replaces the one that it was made from. Of translations into several languages
-    all are trained on. Without a given translation this looks for those of the given data set, or of the data set of
-    the given features or noise. A method that needs no translation does without one if there is none, or if `lang` is
-    the language of the captions.
+    All given translations are trained on; a repaired translation replaces the one that it was made from. Without a
+    given translation this looks for those of the given data set, or of the data set of the given features or noise. A
+    method that needs no translation does without one if there is none, or if `lang` is the language of the captions.
 
     Args:
         inputs: The given artifacts, and where to look for others.
@@ -70,10 +82,11 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
             only one.
         method: The method to train.
         back: Prefer translations with back-translations.
+        compare: Train on the first of two given translations into the only language, and compare it with the second.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
-        UsageError: If there are a judge's second translation and several languages.
+        UsageError: If two translations into one language have the same name.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
     datasets = [a for a in inputs.named if a.kind == "dataset"]
@@ -87,20 +100,20 @@ def find_sources(inputs: Inputs, lang: str | None, method: str = "", back: bool 
     translations = latest([a for a in inputs.named if a.kind == "translation" and of_data(a)])
     known = tuple(sorted({translation.language(a) for a in translations}))
     languages = (tuple(sorted(set(lang.split(SEVERAL)))) if lang else known) or (None,)
-    second = None
-    if len(languages) == 1:
-        fitting = [a for a in translations if translation.language(a) in languages]
-        if len(fitting) == 2:
-            second = fitting[1]
-            inputs = replace(inputs, named=[a for a in inputs.named if a is not second])
-    elif len(translations) > len(known):
-        raise UsageError(
-            f"several translations into one language, and {len(languages)} languages",
-            hint="give one translation per language: the judge translation then reads back-translations",
-        )
+    fitting = [a for a in translations if translation.language(a) in languages]
+    second = fitting[1] if compare and len(languages) == 1 and len(fitting) == 2 else None
     place = next(iter(paths.values())) if narrow and len(paths) == 1 else None
     translated = []
     for language in languages:
+        alternatives = [a for a in fitting if translation.language(a) == language and a is not second]
+        if len({a.path.name for a in alternatives}) < len(alternatives):
+            problem = f"two translations into {language} have the name {alternatives[-1].path.name}"
+            raise UsageError(problem, hint="give one another --name")
+        for each in alternatives:
+            inputs.note(each)
+            translated.append(each)
+        if alternatives:
+            continue
 
         def fits(artifact: base.Artifact, language: str | None = language) -> bool:
             return of_data(artifact) and language in (None, translation.language(artifact))

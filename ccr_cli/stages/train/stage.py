@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ def train(
 ) -> base.Artifact:
     """Finds the artifacts to train on, adds the synthetic mismatch, and trains a run: what `ccr train` does."""
     options.check()
-    back = _reads_back(options)
-    sources = ranks.lead(lambda: add_noise(inputs, find_sources(inputs, options.lang, options.method, back), options))
+    how = {"back": _reads_back(options), "compare": options.translation_mix == "first"}
+    found = partial(find_sources, inputs, options.lang, options.method, **how)
+    sources = ranks.lead(lambda: add_noise(inputs, found(), options))
     if options.pairs:
         sources = replace(sources, pairs=PairSelection(pairs_file.read(options.pairs), options.pairs_weight))
     return train_on(inputs, sources, options, ranks)
@@ -78,8 +80,12 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         UsageError: If an option is unknown or does not fit the others.
     """
     options.check()
-    if options.langs != "all" and len(sources.translated) < 2:
+    if options.langs != "all" and len(sources.langs) < 2:
         raise UsageError(f"--language-mix {options.langs} goes with several languages", hint="--lang es --lang fr")
+    mix = options.translation_mix
+    if mix != "draw" and not (sources.second if mix == "first" else sources.alternatives):
+        many = "two translations into the only" if mix == "first" else "several translations into one"
+        raise UsageError(f"--translation-mix {mix} goes with {many} language", hint="name them: ccr train ONE TWO")
     module = registry.load("methods", options.method)
     if options.preset is not None and options.preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
@@ -91,13 +97,16 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         raise ArtifactError(f"{options.method} needs translations; there are none", hint="ccr translate --lang LANG")
     data, pairs = dataset.read(sources.data), sources.pairs
     if pairs:
-        pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted else []))
+        pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted or options.trusts else []))
         pairs.table.refuse_others(data, "slot_id", sources.langs)
     start = configure(module.Config, module.Method.PRESETS.get(options.preset or "", {}), options.method)
     if data.text_features() is not None:
         start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
     refuse_unused(config, config.judge)
+    if options.trusts and not pairs and load_judge(config.judge).speaks not in ("start", "epoch"):
+        problem = f"--translation-mix {options.translation_mix} needs the probability that a translation is right"
+        raise UsageError(problem, hint="a judge, such as --set judge=lexical, or --verdicts FILE")
     files = registry.sources(("methods", options.method), ("judges", config.judge))
     request = _request(sources, options, config, registry.own(files))
     name = options.name or _run_name(sources, data, request, asdict(start))
@@ -129,6 +138,10 @@ def _request(sources: Sources, options: TrainingOptions, config: Any, own: Seque
         request["source"] = {"sha256": registry.source_sha256(own)}
     if not several:
         del request["langs"]
+    if sources.alternatives:
+        request["alternatives"] = {lang: [a.id for a in each] for lang, each in sources.by_language.items()}
+    else:
+        del request["translation_mix"]
     if not sources.pairs:
         del request["pairs"]
     if config.text_encoder not in ("ngram", GIVEN):
@@ -142,21 +155,24 @@ def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any
     `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
     its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
     everything else that differs from the defaults (`usual`: those of the method and preset): options of the run, of its
-    translations and of its features, and a second translation.
+    translations and of its features, and a second translation or more.
     """
-    spelled_out = {key: request[key] for key in ("method", "lang", "seed", "preset")}
+    spelled_out = {k: request[k] for k in ("method", "lang", "seed", "preset", "alternatives") if k in request}
     defaults = default_request(TrainingOptions) | usual | spelled_out
     usual_noise = {"style": "caption", "target": "translation", "seed": request["seed"]}
     if request["noise"] and usual_noise.items() <= request["noise"].items():
         defaults["noise"] = request["noise"]
-    translated = [_translation(artifact, data) for artifact in sources.translated]
+    first = [artifacts[0] for artifacts in sources.by_language.values()]
+    translated = [_translation(artifact, data) for artifact in first]
     encoder, of_features = _features(sources.features, data)
     engines = [engine for engine, _ in translated] or [""]
     langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
     noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
     parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
     readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
-    second = sources.second.request if sources.second else None
+    second: Any = sources.second.request if sources.second else None
+    if sources.alternatives:
+        second = [artifact.request for artifact in sources.translated if artifact not in first]
     differing = [options for _, options in translated]
     of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
     of_sources = {"features": of_features, "translation": of_translations, "second": second}

@@ -29,6 +29,8 @@ from ccr_cli.stages.train.sources import Sources
 UNKNOWN = 0.2
 """Fraction of unknown tokens above which a tokenizer is broken or of another script."""
 
+TINY = 1e-12
+"""Least weight of a translation in a draw."""
 FEW = 10
 """A selection by fewer items is chance."""
 
@@ -42,12 +44,17 @@ class TrainingData:
     """
 
     def __init__(self, sources: Sources, config: Any, options: TrainingOptions) -> None:
-        translations = sources.translations()
+        self.translations = translations = sources.translations()
+        """By language and name."""
         self.data = dataset.read(sources.data)
         pairs = noise.read(sources.noise) if sources.noise else None
         second = translation.read(sources.second) if sources.second else None
         captions, given = self.data.captions, translations if sources.translated else {}
-        self.human = tuple(lang for lang, frame in given.items() if translation.by_people(frame, captions))
+        self.human = tuple(
+            lang
+            for lang, each in given.items()
+            if any(translation.by_people(frame, captions) for frame in each.values())
+        )
         for lang in self.human:
             warn(f"people wrote the {lang} training captions: the run is marked as trained on human captions")
         self.needs: frozenset[str] = config.needs()
@@ -58,7 +65,11 @@ class TrainingData:
         used, compared = without(self.data, getattr(config, "left_out", "")), self.judge.compares_texts
         triplets = training_triplets(used, translations, pairs, sources.features, self.needs, second, compared=compared)
         if "back" in self.needs and triplets.back is None:
-            lacking = [lang for lang, frame in translations.items() if not (frame["direction"] == "back").any()]
+            lacking = [
+                lang
+                for lang, each in translations.items()
+                if not all((frame["direction"] == "back").any() for frame in each.values())
+            ]
             languages = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
             raise ArtifactError(
                 f"{options.method} reads back-translations, and the translations into "
@@ -72,7 +83,8 @@ class TrainingData:
             warn(f"{counted(triplets.dropped, 'triplet')} left out: {why}")
         visual, item_ids = triplets.visual, triplets.item_ids
         reads_back = triplets.back is not None and ("back" in self.needs or (compared and second is None))
-        triplets, weights = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+        triplets, listed = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+        weights = listed if sources.pairs and sources.pairs.weighted else None
         if sources.pairs and reads_back and triplets.back is None:
             path = sources.pairs.table.path
             reader = options.method if "back" in self.needs else f"the judge {config.judge}"
@@ -98,7 +110,8 @@ class TrainingData:
         self.validation: dict[str, Gallery] = {}
         """The selecting half of validation by query language; empty where no epoch can be selected."""
         missed = {}
-        for lang, frame in translations.items():
+        for lang, each in translations.items():
+            frame = next(iter(each.values()))
             queries, what = frame[frame["direction"] == "forward"], f"translations into {lang}"
             if self.select == "human":
                 queries, what = used.captions[used.captions["lang"] == lang], f"human {lang} captions"
@@ -145,8 +158,11 @@ class TrainingData:
             config = configure(type(config), {"classes": classes}, f"method {options.method}", config)
         self.config = config
         """The method's options, with `classes` counted where it was 0."""
-        self.drawn = options.seed if options.langs == "draw" else None
-        """Seed that draws one language per caption each epoch; None: all languages each epoch."""
+        self.drawn = options.langs == "draw"
+        """Whether each epoch has every caption in one language, not in all."""
+        self.seed, self.mix = options.seed, options.translation_mix
+        self.listed = listed
+        """The belief in the triplets of a list of pairs, if it has probabilities."""
 
     @property
     def visual_dim(self) -> int:
@@ -156,14 +172,30 @@ class TrainingData:
     @property
     def per_epoch(self) -> int:
         """Triplets per epoch."""
-        return len(self.triplets) if self.drawn is None else int(self.triplets.slot_N.max()) + 1
+        return len(np.unique(self.triplets.slot_N if self.drawn else self.triplets.place_N))
 
-    def order(self, generator: torch.Generator, epoch: int) -> Tensor:
-        """The triplets of an epoch, counted from 1, in the order that the generator draws."""
-        if self.drawn is None:
-            return torch.randperm(len(self.triplets), generator=generator)
-        rows = torch.from_numpy(draw(self.triplets.slot_N, derive(self.drawn, "language", epoch)))
-        return rows[torch.randperm(len(rows), generator=generator)]
+    def order(self, generator: torch.Generator, epoch: int, p: Belief[Tensor]) -> Tensor:
+        """The triplets of an epoch, counted from 1, in the order that the generator draws; `p` is the belief in all.
+
+        Of several translations of a caption into one language the belief in S-T (of a list of pairs, if given) chooses
+        one: with probability in proportion to it (`weighted`: the least of exponential variables with these rates), or
+        the most believed, the first named if equal (`trusted`).
+        """
+        rows = np.arange(len(self.triplets))
+        if self.triplets.alternative_N is not None:
+            trust_N = p.ST.cpu().double().numpy() if self.listed is None else self.listed.ST
+            rng = np.random.default_rng(derive(self.seed, "translation", epoch))
+            order_N = rng.permutation(rows)
+            if self.mix == "weighted":
+                order_N = np.argsort(rng.exponential(size=len(rows)) / np.maximum(trust_N, TINY))
+            elif self.mix == "trusted":
+                order_N = np.argsort(-trust_N, kind="stable")
+            rows = first_of_each(self.triplets.place_N, order_N)
+        if self.drawn:
+            slot_N = self.triplets.slot_N[rows]
+            order_N = np.random.default_rng(derive(self.seed, "language", epoch)).permutation(len(rows))
+            rows = rows[first_of_each(slot_N, order_N)]
+        return torch.from_numpy(rows)[torch.randperm(len(rows), generator=generator)]
 
     @property
     def criterion(self) -> str:
@@ -171,8 +203,7 @@ class TrainingData:
         return "mAP" if "labels" in self.needs else "SumR"
 
 
-def draw(slot_N: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int64]:
-    """Draws one triplet of each slot, of any language; returns their rows, ascending."""
-    shuffled = np.random.default_rng(seed).permutation(len(slot_N))
-    _, first = np.unique(slot_N[shuffled], return_index=True)
-    return np.sort(shuffled[first])
+def first_of_each(group_N: npt.NDArray[np.int64], order_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The first row of each group in an order of the rows, ascending."""
+    _, first = np.unique(group_N[order_N], return_index=True)
+    return np.sort(order_N[first])

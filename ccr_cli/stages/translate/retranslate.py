@@ -161,6 +161,8 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         return of_data(artifact) and (artifact in inputs.named or artifact.id in judged)
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
+    if "alternative" in rows:
+        rows = rows[rows["alternative"] == original.path.name]
     other = rows.iloc[:0]
     if "translation" in rows:
         forward = _forward(translation.read(original))

@@ -23,7 +23,7 @@ TRAIN = ("train", "--method", "infonce", "--set", "judge=translation", "--epochs
 def triplets(chain: Chain, translated: base.Artifact, second: base.Artifact | None = None) -> Triplets:
     return training_triplets(
         dataset.read(chain.find("dataset")),
-        {"es": translation.read(translated)},
+        {"es": {"": translation.read(translated)}},
         noise.read(chain.find("noise")),
         chain.find("features"),
         frozenset(),
@@ -69,7 +69,9 @@ def test_what_the_judge_says_weights_the_pairs_from_the_first_epoch(workspace: C
 def test_a_second_engine_serves_where_there_is_no_way_back(workspace: Chain) -> None:
     one = toy.ok("translate", "--lang", "es", "--name", "one", workspace=workspace.root).made
     two = toy.ok("translate", "--lang", "es", "--with-queries", "--name", "two", workspace=workspace.root).made
-    made = toy.ok(*TRAIN, "--name", "two-engines", str(one.path), str(two.path), workspace=workspace.root).made
+    given = ("--translation-mix", "first", "--name", "two-engines", str(one.path), str(two.path))
+    made = toy.ok(*TRAIN, *given, workspace=workspace.root).made
+    assert not {"translation_mix", "alternatives"} & made.request.keys(), "as before there was a choice"
     assert [p.path for p in made.parents if p.kind == "translation"] == [
         str(a.path.relative_to(workspace.root)) for a in (one, two)
     ]
@@ -95,12 +97,12 @@ def test_one_missing_text_leaves_the_way_out(kind: str, workspace: Chain) -> Non
     data, pairs = dataset.read(workspace.find("dataset")), noise.read(workspace.find("noise"))
     given = (short, frame) if kind == "back" else (frame, short)
     feats = workspace.find("features")
-    found = training_triplets(data, {"es": given[0]}, pairs, feats, frozenset(), given[1])
-    assert (found.back is None) == (kind == "back") and (found.second is None) == (kind == "second")
+    found = training_triplets(data, {"es": {"": given[0]}}, pairs, feats, frozenset(), given[1])
+    assert (found.back is None) == (kind == "back") and all(found.references) == (kind == "back")
     assert found.dropped == 0, "what is not read need not be there"
     if kind == "second":  # which is read where there is no way back
         given = (frame[frame["direction"] == "forward"], short)
-    less = training_triplets(data, {"es": given[0]}, pairs, feats, frozenset(), given[1], compared=True)
+    less = training_triplets(data, {"es": {"": given[0]}}, pairs, feats, frozenset(), given[1], compared=True)
     assert less.dropped == 1 and len(less) == len(found) - 1
     assert (less.back is None) == (kind == "second") and less.wrong is not None
     score_N, null_M = agreement(less)

@@ -111,7 +111,7 @@ def test_the_triangle_reads_leads_over_strangers_and_the_texts_as_they_are() -> 
 def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
     same = normalize(torch.ones(items, 5), dim=1)
     item_N = torch.arange(items).repeat_interleave(2)
-    triplets = SimpleNamespace(langs=("es",))  # the triangle asks no texts and no truth
+    triplets = SimpleNamespace(by_translation=lambda: [None])  # the triangle asks no texts and no truth
     embedded = TripletEmbeddings(same, same[item_N], same[item_N], item_N)
     opinion = judge_triplets(load_judge("triangle"), "", embedded, triplets, **HOW)  # type: ignore[arg-type]
     for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):

@@ -283,7 +283,8 @@ def forward_french(space: Path) -> str:
         (None, (*BOTH, "--language-mix", "some"), 2, "'some'"),
         (None, (*BOTH, "--lang", "de"), 4, "there is no translation into de"),
         (another_set, (), 4, "was not made from"),
-        (second_spanish, (), 2, "several translations into one language"),
+        (second_spanish, ("--translation-mix", "some"), 2, "'some'"),
+        (None, (*BOTH, "--translation-mix", "first"), 2, "--translation-mix first"),
         (forward_french, ("--method", "nrccr"), 4, "the translations into fr lack them"),
     ],
 )

@@ -234,14 +234,14 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
         source=["a", "b", "a", "b"],
         target=["a-de", "b-de", "a-fr", "b-fr"],
         back=None,
-        second=None,
+        references=[()] * 4,
         label_V=None,
         wrong=None,
         dropped=0,
     )
     chosen = triplets.select(np.array([1, 2, 3]))
     assert chosen.target == ["b-de", "a-fr", "b-fr"] and list(chosen.lang_N) == [0, 1, 1]
-    assert [part.target for _, part in chosen.by_language()] == [["b-de"], ["a-fr", "b-fr"]]
+    assert [part.target for _, part in chosen.by_translation()] == [["b-de"], ["a-fr", "b-fr"]]
     frame = pd.DataFrame({"slot_id": ["a", "b", "b"], "lang": ["fr", "fr", "de"], "p_clean": [0.1, 0.2, 0.3]})
     chosen, p = PairSelection(listing.PairsFile(Path("x"), frame, ""), True).apply(triplets)
     assert chosen.target == ["b-de", "a-fr", "b-fr"] and p is not None and list(p.VT) == [0.3, 0.1, 0.2]

@@ -48,25 +48,29 @@ def material(root: Path, langs: str = "all", **settings: Any) -> TrainingData:
     return TrainingData(sources, config, options)
 
 
+def belief(found: TrainingData) -> Belief[torch.Tensor]:
+    return found.first_belief.tensors(torch.device("cpu"), 0.0)
+
+
 def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
     whole, drawn = material(root), material(root, "draw")
     assert drawn.per_epoch == 48 and whole.per_epoch == len(whole.triplets) == len(drawn.triplets) == 96
     seen = []
     for epoch in (1, 2, 3, 4):
-        rows = drawn.order(torch.Generator().manual_seed(epoch), epoch)
-        again = drawn.order(torch.Generator().manual_seed(epoch), epoch)
+        rows = drawn.order(torch.Generator().manual_seed(epoch), epoch, belief(drawn))
+        again = drawn.order(torch.Generator().manual_seed(epoch), epoch, belief(drawn))
         assert torch.equal(rows, again) and len({drawn.triplets.slot_ids[row] for row in rows}) == len(rows) == 48
         langs = drawn.triplets.lang_N[rows.numpy()]
         assert 10 < langs.sum() < 38, "about half of the captions in each"
         seen.append(set(rows.tolist()))
     assert len(set.union(*seen)) > 80 and len({frozenset(rows) for rows in seen}) == 4
-    every = whole.order(torch.Generator().manual_seed(1), 1)
+    every = whole.order(torch.Generator().manual_seed(1), 1, belief(whole))
     assert sorted(every.tolist()) == list(range(96))
 
 
 def test_one_mismatch_moves_the_same_captions_in_each_language(root: Path) -> None:
     triplets = material(root).triplets
-    (_, spanish), (_, french) = triplets.by_language()
+    (_, spanish), (_, french) = triplets.by_translation()
     assert spanish.langs == ("es",) and french.langs == ("fr",)
     assert spanish.wrong is not None and french.wrong is not None and spanish.wrong["vt_wrong"].sum() == 19
     pd.testing.assert_frame_equal(spanish.wrong, french.wrong)
@@ -84,15 +88,13 @@ def test_another_language_of_an_item_is_no_negative(root: Path) -> None:
     torch.manual_seed(0)
     method = infonce.Method(m.config, m.triplets.visual.dim, m.text_encoder)
     made = step.Engine(method, m, torch.device("cpu"), TrainingOptions())
-    p = m.first_belief
-    belief = Belief(*(torch.from_numpy(side).float() for side in (p.VS, p.VT, p.ST)))
     first = m.triplets.item_N == m.triplets.item_N[0]
     own = torch.arange(len(first))[first]
     assert len(own) == 4, "two captions in two languages"
-    terms = made.step([own], belief, judged=False)
+    terms = made.step([own], belief(m), judged=False)
     assert all(float(value) == 0.0 for value in terms.values()), "where all are of one item, there is nothing to learn"
     other = torch.arange(len(first))[~first][:1]
-    assert float(made.step([torch.cat([own, other])], belief, judged=False)["infonce_vt"]) > 0
+    assert float(made.step([torch.cat([own, other])], belief(m), judged=False)["infonce_vt"]) > 0
 
 
 def seen(triplets: Triplets) -> judging.TripletEmbeddings:
@@ -133,7 +135,7 @@ def test_a_language_that_lost_all_its_triplets_is_not_asked(root: Path) -> None:
     left = triplets.select(rows)
     how: dict[str, Any] = {"seed": 3, "batch_size": 16}
     opinion = judging.judge_triplets(load_judge("two-group"), "cross_lingual", embedded.select(rows), left, **how)
-    assert [part.langs for _, part in left.by_language()] == [("fr",)] and len(opinion.p.VT) == len(rows) == 48
+    assert [part.langs for _, part in left.by_translation()] == [("fr",)] and len(opinion.p.VT) == len(rows) == 48
     assert list(judging.quality(opinion, left)["langs"]) == ["fr"]
 
 
@@ -143,7 +145,7 @@ def test_the_triangle_sees_one_language_after_the_other(root: Path) -> None:
     how: dict[str, Any] = {"seed": 3, "batch_size": 16}
     opinion = judging.judge_triplets(load_judge("triangle"), "", embedded, triplets, **how)
     quality = judging.quality(opinion, triplets)
-    for number, (rows, part) in enumerate(triplets.by_language()):
+    for number, (rows, part) in enumerate(triplets.by_translation()):
         alone = judging.judge_triplets(load_judge("triangle"), "", embedded.select(rows), part, **how)
         for side in ("VS", "VT", "ST"):
             np.testing.assert_array_equal(getattr(opinion.p, side)[rows], getattr(alone.p, side))
@@ -153,11 +155,11 @@ def test_the_triangle_sees_one_language_after_the_other(root: Path) -> None:
         assert quality[f"wrong_{what}"] == share == pytest.approx(mean)
 
 
-def test_round_trips_are_compared_language_by_language(root: Path) -> None:
+def test_round_trips_are_compared_language_by_translation(root: Path) -> None:
     triplets = material(root, judge="translation").triplets
     judge = load_judge("translation")
     belief = judging.judge_triplets(judge, "", None, triplets, seed=0).p
-    for rows, part in triplets.by_language():
+    for rows, part in triplets.by_translation():
         np.testing.assert_array_equal(belief.VT[rows], judging.judge_triplets(judge, "", None, part, seed=0).p.VT)
         assert part.wrong is not None and detection(belief.VT[rows], part.wrong["vt_wrong"], 0.5)["auroc"] == 1.0
 
