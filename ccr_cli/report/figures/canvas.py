@@ -322,6 +322,10 @@ def _printed(canvas: FigureCanvasBase, suffix: str, **metadata: None) -> bytes:
     return out.getvalue()
 
 
+WIDE = 680
+"""Pixels from which a figure scrolls on a phone, where its letters would be too small."""
+
+
 def inline_svg(svg: str, name: str, alternative: str) -> str:
     """Prepares an SVG for an HTML page with others: ids that begin with `name`, and the colours of the page.
 
@@ -337,8 +341,9 @@ def inline_svg(svg: str, name: str, alternative: str) -> str:
         body = re.sub(color, variable, body, flags=re.I)
     size = re.search(r' width="([\d.]+)pt" height="[\d.]+pt"', body)
     assert size is not None, "matplotlib writes its sizes in points"
-    width = f' style="width: {float(size[1]) * PAGE_SCALE:.0f}px"'
-    body = body.replace(size[0], width, 1)
+    width = float(size[1]) * PAGE_SCALE
+    shown = ' class="wide"' * (width > WIDE) + f' style="width: {width:.0f}px"'
+    body = body.replace(size[0], shown, 1)
     return body.replace("<svg ", f'<svg role="img" aria-label="{alternative}" ', 1)
 
 
