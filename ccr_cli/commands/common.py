@@ -318,6 +318,7 @@ def _flags(parameter: inspect.Parameter, renamed: dict[str, str]) -> Iterator[in
             default = (declared or default).default if default.default is dataclasses.MISSING else default.default
         if declared is not None and default is not inspect.Parameter.empty:
             kind: Any = (declared.metadata["command_line"] or (annotation, None))[0]
+            default = [default] if kind == list[str] and isinstance(default, str) else default
             names = declared.metadata["flags"] or (f"--{name.replace('_', '-')}",)
             renamed.update({was: names[0]} if (was := declared.metadata["was"]) else {})
             annotation = Annotated[kind, typer.Option(*names, **declared.metadata["shown"])]

@@ -28,11 +28,12 @@ def translate(
 ) -> None:
     """Machine-translate the captions of a data set.
 
-    Reads a dataset and writes a translation for each --lang (and a noise artifact for each --noise). Captions that
-    could not be translated are recorded in failures.jsonl and the exit code is 3.
+    Reads a dataset and writes a translation for each --lang and --engine (and a noise artifact for each --noise).
+    Captions that could not be translated are recorded in failures.jsonl and the exit code is 3.
     """
-    if "help" in options.settings and (options.engine != "auto" or not options.lang):
-        list_options("translators", "hf" if options.engine == "auto" else options.engine)
+    engines = options.engines()
+    if "help" in options.settings and (engines != ["auto"] or not options.lang):
+        list_options("translators", "hf" if engines[0] == "auto" else engines[0])
     noise = list(dict.fromkeys(mismatch.noise or []))
     if not options.lang and not noise and options.only is None:
         raise UsageError("which language? give --lang", f"ccr translate --lang es{' --back' if options.back else ''}")
@@ -46,16 +47,16 @@ def translate(
     from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import training_data
     from ccr_cli.stages.translate.retranslate import languages
-    from ccr_cli.stages.translate.stage import each_language, part_of, share, translate_part
+    from ccr_cli.stages.translate.stage import each_job, part_of, share, translate_part
     from ccr_cli.stages.translate.stage import translate as stage
 
     langs = options.languages() or (languages(options.only, inputs.named) if options.only else [])
-    if options.name and len(langs) + len(noise) != 1:
+    if options.name and len(langs) * len(engines) + len(noise) != 1:
         hint = "leave --name out, or make each in a call of its own"
-        if len(set(langs)) == len(noise) == 1:
+        if len(langs) == len(engines) == len(noise) == 1:
             hint = f"make the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
         raise UsageError(f"--name {options.name} names one artifact, but this command makes several", hint=hint)
-    jobs = [replace(options, lang=lang) for lang in langs]
+    jobs = [replace(options, lang=lang, engine=engine) for lang in langs for engine in engines]
     ray = on_ray(division.executor, division.parts, division.shard)
     if ray and options.only is not None:
         raise UsageError("--only translates few captions, which a cluster does not share", hint="leave --executor out")
@@ -64,9 +65,10 @@ def translate(
         translated: dict[str, dict[str, int]] = {}
 
         def work(job: TranslateOptions) -> None:
-            translated[job.lang] = translate_part(inputs, job, part)
+            key = job.lang if len(engines) == 1 else f"{job.lang} {job.engine}"
+            translated[key] = translate_part(inputs, job, part)
 
-        error = each_language(jobs, work)
+        error = each_job(jobs, work)
         if call.json:
             c.show_json(
                 {"read": [*map(c._facts, inputs.read)], "made": [], "shard": division.shard, "translated": translated}
@@ -98,7 +100,7 @@ def translate(
             if job.only is not None:
                 say(f"  train on it: ccr train {inputs.workspace.relative(made[-1].path)}")
 
-    error = each_language(jobs, make)
+    error = each_job(jobs, make)
     if error is None and not call.dry_run:
         c.emit(inputs, made, call.json)
     elif error is None:
@@ -117,6 +119,7 @@ EPILOG = c.examples(
     "ccr translate --lang es --back --with-queries --noise 0.4",
     "ccr translate datasets/mine --lang zh --engine hf --set model=Helsinki-NLP/opus-mt-en-zh",
     "ccr translate --lang fr --engine apertium | ccr extract -",
+    "ccr translate --lang es --engine ct2 --engine apertium | ccr extract - | ccr train -",
     "ccr translate --lang de --engine hf --shard 3/64",
     "ccr translate --only pairs.csv",
     "ccr translate translations/mine/es-apertium --only pairs.csv --engine hf",

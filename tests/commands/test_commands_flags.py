@@ -116,7 +116,12 @@ def test_help_of_train_has_a_flag_for_every_field() -> None:
 
 def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
     marked, config = set(default_request(TrainingOptions)), {field.name for field in fields(Config)}
-    assert set(chain.find("run", "infonce").request) == (marked | config) - {"langs", "pairs"}
+    assert set(chain.find("run", "infonce").request) == (marked | config) - {
+        "langs",
+        "pairs",
+        "translation_mix",
+        "dictionary",
+    }
 
 
 def test_the_help_names_every_noise_style_and_target() -> None:

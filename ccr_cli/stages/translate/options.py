@@ -15,7 +15,7 @@ _SEPARATOR = "\n"
 
 @dataclass(frozen=True)
 class TranslateOptions:
-    """The options of `ccr translate`, in the order of its help; a translation has one language."""
+    """The options of `ccr translate`, in the order of its help; a translation has one language and one engine."""
 
     lang: str = option(
         None,
@@ -25,8 +25,9 @@ class TranslateOptions:
     )
     engine: str = option(
         "auto",
-        "`auto` uses recorded translations if the data set's tables hold the captions, else hf. "
-        f"`--set help` lists an engine's options. {registry.summaries('translators')}",
+        "`auto` uses recorded translations if the data set's tables hold the captions, else hf; repeat for a "
+        f"translation by each of several. `--set help` lists an engine's options. {registry.summaries('translators')}",
+        command_line=(list[str], _SEPARATOR.join),
         autocompletion=registry.completion("translators", "auto"),
     )
     back: bool = option(False, "Also translate the result back into the source language.", "--back")
@@ -55,6 +56,10 @@ class TranslateOptions:
     def languages(self) -> list[str]:
         """The languages of the command line, each once."""
         return list(dict.fromkeys(self.lang.split(_SEPARATOR))) if self.lang else []
+
+    def engines(self) -> list[str]:
+        """The engines of the command line, each once."""
+        return list(dict.fromkeys(self.engine.split(_SEPARATOR)))
 
 
 @dataclass(frozen=True)

@@ -79,27 +79,29 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     return {**counts, "failed": len(records)}
 
 
-def each_language(languages: Sequence[TranslateOptions], work: Callable[[TranslateOptions], None]) -> CcrError | None:
-    """Does the work for one language after the other; a failure of one does not stop the others.
+def each_job(jobs: Sequence[TranslateOptions], work: Callable[[TranslateOptions], None]) -> CcrError | None:
+    """Does the work for one language and engine after the other; a failure of one does not stop the others.
 
     The failure is printed at once: no engine for the pair, too many failed captions, a name in use. Wrong options and
-    a full disk concern all languages and end the work. Returns the error to raise at the end, with the exit code of the
+    a full disk concern all and end the work. Returns the error to raise at the end, with the exit code of the
     first failure.
     """
     first: CcrError | None = None
     failed: list[str] = []
-    for number, options in enumerate(languages):
+    engines = len({options.engine for options in jobs}) > 1
+    names = [f"{options.lang}{f' --engine {options.engine}' * engines}" for options in jobs]
+    for name, options in zip(names, jobs, strict=True):
         try:
             work(options)
         except CcrError as error:
-            if len(languages) == 1:
+            if len(jobs) == 1:
                 return error
             first = first or error
             hint = f"\n  try: {error.hint}" if error.hint else ""
-            say(f"error: --lang {options.lang}: {error.message}{hint}", level=-1, style="bold red")
-            failed.append(options.lang)
+            say(f"error: --lang {name}: {error.message}{hint}", level=-1, style="bold red")
+            failed.append(name)
             if isinstance(error, UsageError | ResourceError):
-                failed += [other.lang for other in languages[number + 1 :]]
+                failed += names[names.index(name) + 1 :]
                 break
     if first is None:
         return None
@@ -178,7 +180,7 @@ def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
         translate_part(inputs, replace(options, device=own_device(options.device)), WorkPart(rank, ranks))
 
     with meeting() as wait:
-        error = each_language(languages, work)
+        error = each_job(languages, work)
         if error is not None and len(languages) == 1:
             raise error
         wait()  # with several languages, making the artifacts reports the error

@@ -259,6 +259,24 @@ def test_what_stops_one_language_does_not_stop_the_others(langs: tuple[str, ...]
     assert told.code == code and [each["name"] for each in json.loads(told.out)["made"]] == ["es-recorded"]
 
 
+def test_several_engines_make_a_translation_each(tmp_path: Path, engine: Engine) -> None:
+    folder, engines = toy.toy(), ("--engine", "recorded", "--engine", "apertium", "--engine", "recorded")
+    root = imported(folder, tmp_path)
+    failed = toy.ccr("translate", "--lang", "es", *engines, workspace=root)
+    assert failed.code == 1 and [path.name for path in failed.paths] == ["toy", "es-recorded"]
+    assert "error: not made: es --engine apertium " in failed.err
+    engine.knows({text: f"otra vez {made}" for text, made in folder.tables["en-es"].items()})
+    done = toy.ok("translate", "--lang", "es", *engines, workspace=root)
+    assert [path.name for path in done.paths] == ["toy", "es-recorded", "es-apertium"]
+    assert [base.load(path).request["engine"] for path in done.paths[1:]] == ["recorded", "apertium"]
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    train = ("train", "-", "--method", "infonce", "--epochs", "1", *toy.SMALL)
+    trained = toy.ok(*train, workspace=root, stdin=done.out).made
+    assert trained.name.startswith("toy-es-infonce-seed0-") and trained.counts["triplets"] == 96
+    named = toy.ccr("translate", "--lang", "es", *engines, "--name", "x", workspace=root)
+    assert named.code == 2 and "--name x" in named.err
+
+
 def test_a_wrong_option_stops_all_languages(sources: Chain) -> None:
     done = sources.ccr("translate", "--lang", "en", "--lang", "es", "--name", "x")
     assert done.code == 2 and "--name x" in done.err
