@@ -385,7 +385,7 @@ def plan_facts(plans: Sequence[Planned]) -> dict[str, object]:
     """The plans of a dry run, as JSON values."""
     paths = {planned.path for planned in plans}
     read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
-    return {"read": [*map(_facts, read.values())], "made": [*map(_plan_facts, plans)]}
+    return {"read": [*map(artifact_facts, read.values())], "made": [*map(_plan_facts, plans)]}
 
 
 def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -398,10 +398,10 @@ def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
 
 
 def _plan_facts(planned: Planned) -> dict[str, object]:
-    """The plan, with the `_facts` of the artifact as far as they are known before it exists."""
+    """The plan, with the `artifact_facts` of the artifact as far as they are known before it exists."""
     artifact = load(planned.path) if planned.state == "done" else None
     facts = {"kind": planned.plan["kind"], "name": planned.path.name, "id": None, "counts": {}}
-    facts |= {"path": str(planned.path)} if artifact is None else _facts(artifact)
+    facts |= {"path": str(planned.path)} if artifact is None else artifact_facts(artifact)
     parents = [{"kind": kind, "id": id_} for kind, id_ in planned.plan["parents"]]
     plan = {"state": planned.state, "request": planned.plan["request"], "parents": parents}
     return {**facts, **plan, **planned.facts}
@@ -420,8 +420,8 @@ def emit(
     new = {a.path: a for a in made}
     read = {a.path: a for a in inputs.read if a.path not in new}
     if as_json:
-        made_facts = [{**_facts(artifact), **more(artifact)} for artifact in new.values()]
-        print(json.dumps({"read": [*map(_facts, read.values())], "made": made_facts}))
+        made_facts = [{**artifact_facts(artifact), **more(artifact)} for artifact in new.values()]
+        print(json.dumps({"read": [*map(artifact_facts, read.values())], "made": made_facts}))
     else:
         for path in (*read, *new):
             print(path)
@@ -442,9 +442,15 @@ def emit(
         raise typer.Exit(3)
 
 
-def _facts(artifact: Artifact) -> dict[str, object]:
+def artifact_facts(artifact: Artifact) -> dict[str, object]:
+    """What commands print of an artifact as JSON."""
     facts = {key: getattr(artifact, key) for key in ("kind", "name", "id", "counts")}
     return {**facts, "path": str(artifact.path)}
+
+
+def show_part(inputs: Inputs, division: Division, **done: object) -> None:
+    """Prints what a part of divided work read and did, as JSON; the artifact is made later."""
+    show_json({"read": [*map(artifact_facts, inputs.read)], "made": [], "shard": division.shard, **done})
 
 
 def show_json(value: object) -> None:

@@ -51,8 +51,7 @@ def extract(
         if part is not None and not call.dry_run:
             counts = extract_part(inputs, options, part)
             if call.json:
-                read = [*map(c._facts, inputs.read)]
-                c.show_json({"read": read, "made": [], "shard": division.shard, "extracted": counts})
+                c.show_part(inputs, division, extracted=counts)
             return
         if ray:
             from ccr_cli.stages.ray_executor import extract_on_ray

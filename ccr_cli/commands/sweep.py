@@ -56,7 +56,7 @@ def train_sweep(
     runs = [cell.run for cell in selected if cell.run]
     if as_json:
         read = [a for a in inputs.read if a.path not in {run.path for run in runs}]
-        _print_json({"read": [*map(c._facts, read)], "made": [*map(c._facts, runs)]}, selected)
+        _print_json({"read": [*map(c.artifact_facts, read)], "made": [*map(c.artifact_facts, runs)]}, selected)
     else:
         c.emit(inputs, runs, as_json)
     error = failure(selected)

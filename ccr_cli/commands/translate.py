@@ -70,9 +70,7 @@ def translate(
 
         error = each_job(jobs, work)
         if call.json:
-            c.show_json(
-                {"read": [*map(c._facts, inputs.read)], "made": [], "shard": division.shard, "translated": translated}
-            )
+            c.show_part(inputs, division, translated=translated)
         if error is not None:
             raise error
         return

@@ -15,12 +15,13 @@ import pandas as pd
 
 from ccr_cli.artifacts import evaluation, signature
 from ccr_cli.artifacts.label import Label
+from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.registry import BUNDLED
 from ccr_cli.report.words import signature_words
 
 RECALLS = ("R@1", "R@5", "R@10")
 DIRECTION_METRICS = (*RECALLS, "MedR", "MeanR", "mAP", "MRR")
-METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in ("t2v", "v2t") for m in DIRECTION_METRICS))
+METRICS = ("SumR", "mAP", *(f"{d}.{m}" for d in DIRECTIONS for m in DIRECTION_METRICS))
 """Columns of a results frame that hold a figure; mAP is the mean of both directions."""
 HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
 """The headline figures: the name and the scale of each."""
@@ -184,7 +185,7 @@ def results_frame(
             "figure": figure,
             "low": low,
             "high": high,
-            **{f"{d}.{m}": (result.get(d) or {}).get(m) for d in ("t2v", "v2t") for m in DIRECTION_METRICS},
+            **{f"{d}.{m}": (result.get(d) or {}).get(m) for d in DIRECTIONS for m in DIRECTION_METRICS},
         }
         row["noise_kind"], row["noise_seed"], row["key"] = _comparable(row, fact)
         rows.append(row)

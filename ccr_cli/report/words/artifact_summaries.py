@@ -11,6 +11,7 @@ from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, read_galleries, signature_of
 from ccr_cli.console import counted
+from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
@@ -29,7 +30,6 @@ from ccr_cli.report.words.numbers import (
     with_interval,
 )
 
-DIRECTIONS = ("t2v", "v2t")
 METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
 FEW, FEW_QUERIES = 50, 100
 """Fewer items in a gallery, or fewer queries, give wide intervals."""

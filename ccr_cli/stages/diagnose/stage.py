@@ -39,6 +39,7 @@ from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_tripl
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 CANDIDATES = 128
+"""Items with which a pair is compared: its own, and the nearest rivals."""
 BLOCK = 1024
 LARGEST = 2**26
 """Most similarities held at once: fewer pairs together where there are many."""
