@@ -37,6 +37,14 @@ def _one_thread() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _unsynchronised() -> Iterator[None]:
+    """Files of tests need not survive a power failure; waiting for the disk would take much of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
     """What a shell starts in the background ignores SIGINT, and so would every program that is started here."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
