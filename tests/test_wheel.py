@@ -44,7 +44,7 @@ def test_every_import_is_a_declared_dependency(project: dict[str, Any]) -> None:
     declared = [*project["project"]["dependencies"]]
     declared += [
         each
-        for extra in ("demo", "ct2", "excel", "hdf5", "video", "onnx", "lora", "index", "serve", "ray")
+        for extra in ("demo", "ct2", "excel", "hdf5", "video", "onnx", "lora", "index", "serve", "ray", "language")
         for each in extras[extra]
     ]
     known = {normal(re.split(r"[<>=!~ \[]", requirement)[0]) for requirement in declared}

@@ -37,7 +37,7 @@ def diagnose(
     judge that needs no model (lexical). Given several, it writes a diagnosis of each.
     """
     inputs = call.inputs()
-    from ccr_cli.artifacts import diagnosis
+    from ccr_cli.artifacts import dataset, diagnosis
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
     from ccr_cli.stages.diagnose.stage import diagnose as stage
@@ -46,7 +46,7 @@ def diagnose(
         SHOWN,
         most_suspicious,
         terminal_columns,
-        with_unmatched,
+        with_words,
         write_sheet,
     )
     from ccr_cli.stages.diagnose.translated import diagnose_translation
@@ -74,11 +74,12 @@ def diagnose(
         raise inputs.workspace.planned[-1]
     for artifact in inputs.named:
         inputs.note(artifact)
-    shown = (worst or 20) if worst or sheet else 0
+    shown, data = (worst or 20) if worst or sheet else 0, inputs.parent(judged[0], "dataset")
     if shown or export is not None:
         others = [inputs.workspace.linked(made[0], p) for p in made[0].parents if p.kind == "translation"]
         others = others[kind == "translation" :]  # first the judged one
-        pairs = with_unmatched(diagnosis.read_pairs(made[0]), None if export is not None else shown, others)
+        most, source_lang = None if export is not None else shown, dataset.read(data).source_lang
+        pairs = with_words(diagnosis.read_pairs(made[0]), source_lang, most, others)
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")
@@ -86,7 +87,6 @@ def diagnose(
         for each in itertools.zip_longest(*translated.values()):  # a call mends one translation of each language
             paths = " ".join(inputs.workspace.relative(artifact.path) for artifact in each if artifact)
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
-    data = inputs.parent(judged[0], "dataset")
     rows = most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
         write_sheet(sheet, rows, made[0], data)

@@ -35,13 +35,13 @@ from ccr_cli.errors import ArtifactError, UsageError
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, alternative string, "
     "source_text string, translation string, correction string, place int32, verdict string, p_vs float32, "
-    "p_clean float32, p_st float32, unmatched_source string, unmatched_translation string"
+    "p_clean float32, p_st float32, unmatched_source string, unmatched_translation string, flags string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation. The file
 of a run lacks `split`: all of its pairs are training pairs. `alternative`, the name of the translation, is there only
 where a run has several of one language."""
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
-_EMPTY = {"correction", "unmatched_source", "unmatched_translation"}
+_EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
 """Columns that may be lacking, and are empty then."""
 SUFFIXES = (".parquet", ".csv")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")

@@ -17,6 +17,7 @@ _PACKAGES = ("torch", "transformers", "numpy", "pandas", "pyarrow", "scikit-lear
 _OPTIONAL = {
     "av": "video", "h5py": "hdf5", "ctranslate2": "ct2", "peft": "lora", "onnxruntime": "onnx", "ray": "ray",
     "faiss": "index", "fastapi": "serve", "uvicorn": "serve", "openpyxl": "excel", "torchvision": "",
+    "py3langid": "language",
 }  # fmt: skip
 """Optional packages, and the extra that installs each; without one, ccr does better without the package."""
 _DISTRIBUTION = {"faiss": "faiss-cpu"}

@@ -94,6 +94,7 @@ def pair_list(
                 "p_clean": float(pair["p_clean"]),
                 "uncertainty": pair.get("uncertainty"),
                 "rare": pair.get("support", RARE) < RARE,
+                "flags": pair.get("flags") or "",
                 "truth": pair.get("truth"),
                 **{name: pair[name] for name in ("place", "slot_id", "verdict") if side == LARGE and name in pair},
             }

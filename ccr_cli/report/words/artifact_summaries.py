@@ -87,6 +87,10 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
                 scored.append(human)
         for note in part["notes"]:
             yield Line(f"  no score: {note}")
+    words = (artifact.about.get("environment") or {}).get("word_flags") or {}
+    if any(words.values()):
+        flags = ", ".join(f"{name} {number}" for name, number in words.items() if number)
+        yield Line(f"  flags of words: {flags} (ccr diagnose names them)")
     if any(split["flagged"] for part in quality.values() for split in part["splits"].values()):
         yield Line("  ccr report shows flagged captions of each kind")
     notes = [human["note"] for human in scored if human["note"]]

@@ -11,13 +11,14 @@ import pandas as pd
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.console import counted
 from ccr_cli.errors import UsageError
+from ccr_cli.metrics.word_flags import described
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
 from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_lexicon
 
 SHOWN = (
     *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
-    *("unmatched_source", "unmatched_translation", "image"),
+    *("unmatched_source", "unmatched_translation", "flags", "image"),
 )
 """Columns of the table that programs read."""
 MOST = 5_000
@@ -25,7 +26,7 @@ MOST = 5_000
 
 
 def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The first of the pairs from `with_unmatched` by place, at most `count`: their columns, None for null.
+    """The first of the pairs from `with_words` by place, at most `count`: their columns, None for null.
 
     With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
     """
@@ -38,23 +39,26 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
     return rows
 
 
-def with_unmatched(pairs: pd.DataFrame, most: int | None = None, others: Sequence[base.Artifact] = ()) -> pd.DataFrame:
-    """The first pairs by place, `most` of them or all, with the words that have no counterpart on the other side.
+def with_words(
+    pairs: pd.DataFrame, source_lang: str, most: int | None = None, others: Sequence[base.Artifact] = ()
+) -> pd.DataFrame:
+    """The first pairs by place, `most` of them or all, with the words that look wrong.
 
     All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
-    the same captions, and the ways back teach another one. The columns `unmatched_source`
-    and `unmatched_translation` have these words with commas between; `spans_source` and `spans_translation` say where
-    each begins and ends.
+    the same captions, and the ways back teach another one. The columns `unmatched_source` and `unmatched_translation`
+    have the words without a counterpart, with commas between; `spans_source` and `spans_translation` say where each
+    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`).
     """
     most, parts = len(pairs) if most is None else most, []
-    for _, part in pairs.groupby("lang", sort=False):
+    for lang, part in pairs.groupby("lang", sort=False):
         source, target = tuple(part["source_text"]), tuple(part["translation"])
         known = texts_of(part["source_caption_id"], part["lang"], others)
         lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
         first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
         places = [lexicon.unmatched(*pair, witness) for pair in texts]
-        columns: dict[str, list[Any]] = {}
+        flags = pd.Series(described(source, target, source_lang, str(lang)), index=part.index, dtype=object)
+        columns: dict[str, list[Any]] = {"flags": list(flags[first.index])}
         for side, name in enumerate(("source", "translation")):
             columns[f"spans_{name}"] = [each[side] for each in places]
             pairs_of_side = zip(texts, places, strict=True)

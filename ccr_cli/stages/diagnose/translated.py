@@ -22,7 +22,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
-from ccr_cli.stages.diagnose.suspects import with_unmatched
+from ccr_cli.stages.diagnose.suspects import with_words
 from ccr_cli.stages.diagnose.verdicts import SUSPICIOUS, check_share, figures, summary_rows, with_verdicts
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
@@ -100,7 +100,7 @@ def _diagnose(
     )
     frame = with_verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
-    worst = with_unmatched(frame, SUSPICIOUS, others)
+    worst = with_words(frame, source.source_lang, SUSPICIOUS, others)
     summary = {
         "translation": translated.name,
         "data": source.name,

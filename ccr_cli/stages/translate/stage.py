@@ -17,6 +17,7 @@ from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
+from ccr_cli.metrics.word_flags import word_flags
 from ccr_cli.stages.shared.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
@@ -73,6 +74,10 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     write_failures(site.folder, records)
     quality, summary = assess(frame, job.source)
     write_table(site.folder / "quality.parquet", quality, translation.QUALITY)
+    forward = rows[(rows["direction"] == "forward") & (rows["status"] == "ok")]
+    sources = forward["source_caption_id"].map(job.source.captions.set_index("caption_id")["text"])
+    found = word_flags(list(sources), list(forward["text"]), job.options.lang)
+    site.environment["word_flags"] = {name: sum(map(bool, words_N)) for name, words_N in found.items()}
     base.write_json(site.folder / "quality.json", summary)
     shutil.rmtree(site.folder / JOURNAL, ignore_errors=True)
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}

@@ -31,7 +31,7 @@ from ccr_cli.metrics.detection import detection
 from ccr_cli.report.tables.diagnoses import diagnoses_frame
 from ccr_cli.report.words.artifact_summaries import Line, summary
 from ccr_cli.stages.diagnose import verdicts as suspicion
-from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns, with_unmatched
+from ccr_cli.stages.diagnose.suspects import SHOWN, terminal_columns, with_words
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
 
@@ -376,9 +376,9 @@ def test_words_without_a_counterpart_are_named_in_the_texts(tmp_path: Path) -> N
     rows += [("dog cat", "perro barco", "es"), ("dog cat", "chien bateau", "fr")]
     pairs = pd.DataFrame(rows, columns=["source_text", "translation", "lang"])
     pairs = pairs.assign(place=range(len(pairs), 0, -1), source_caption_id="", back=None)
-    found = with_unmatched(pairs, 3)
+    found = with_words(pairs, "en", 3)
     assert list(found["place"]) == [3, 2, 1]
     assert list(found["unmatched_source"][1:]) == ["cat", "cat"]
     assert list(found["unmatched_translation"]) == ["", "barco", "bateau"]
     assert list(found["spans_translation"]) == [[], [(6, 11)], [(6, 12)]]
-    assert len(with_unmatched(pairs)) == len(pairs)
+    assert len(with_words(pairs, "en")) == len(pairs)

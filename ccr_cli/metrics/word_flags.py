@@ -1,0 +1,153 @@
+"""What is plainly wrong in the words of a translation, besides the flags of `metrics.mtquality`.
+
+Like these they are for a person to look at: a flag filters nothing, and no flag means nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from ccr_cli.metrics.mtquality import evidence, left_in
+
+FLAGS = {
+    "numbers": "a number in the source's digits is missing in the translation",
+    "repeated": "words stand twice in a row, and not in the source",
+    "language": "the text is in another language than the target's (with the package py3langid)",
+}
+"""What a caption may be flagged for."""
+SURE = 0.9
+"""Probability of another language that is flagged."""
+SPELT_OUT = 12
+"""Numbers up to this one are often written as words, which are not read."""
+_LETTERS, _CHARACTERS = 5, 3
+"""Least letters of a word, and characters in scripts without spaces, whose repetition is no way of speaking."""
+_ALIKE = ("zh yue wuu", "no nb nn da", "hr sr bs sh", "id ms", "fil tl")
+"""Languages that short texts do not tell apart."""
+_DIGITS = dict(zip("〇一二三四五六七八九零两兩", (*range(10), 0, 2, 2), strict=True))
+_TENS = {"十": 10, "百": 100, "千": 1000}
+_MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
+_DIGITAL = r"\d{1,3}(?: \d{3})+|\d+(?:[.,\u066b\u066c]\d+)*"
+_CHINESE = f"[{''.join([*_DIGITS, *_TENS, *_MYRIADS])}]"
+_NUMERAL = re.compile(rf"({_DIGITAL})({_CHINESE}*)|({_CHINESE}+)")
+_CLAUSE = re.compile(r"(?:[\w\s]|\b['\u2019-]\b)+")
+_TWICE = re.compile(rf"([\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]{{{_CHARACTERS},20}})\1")
+_LONGEST = 6
+
+
+def numbers(source: str, target: str) -> list[str]:
+    """The numbers in digits of the source that the translation lacks.
+
+    Digits of any script and Chinese numerals are compared; a small number that may be spelt out in words counts only
+    where the translation has other numbers.
+
+    >>> numbers("25 men", "52 hombres"), numbers("3 dogs", "tres perros"), numbers("30 dogs", "三十条狗")
+    (['25'], [], [])
+    """
+    wanted, there = _numbers(source, chinese=False), _numbers(target, chinese=True)
+    others = (there - wanted).keys() - {"1"}  # an article in many languages
+    return [n for n in (wanted - there).elements() if others or len(n) > 2 or int(n) > SPELT_OUT]
+
+
+def _numbers(text: str, *, chinese: bool) -> Counter[str]:
+    """The numbers of a text without separators and leading zeros; Chinese numerals too, or only those in digits."""
+    found: Counter[str] = Counter()
+    for match in _NUMERAL.finditer(unicodedata.normalize("NFKC", text)):
+        digits, numeral = match[1] or "", match[2] or match[3]
+        plain = "".join(str(unicodedata.decimal(c)) for c in digits if c.isdecimal())
+        if digits and numeral and numeral[0] in _MYRIADS | _TENS:
+            value = float(re.sub(r"[,\u066c]", "", digits).replace("\u066b", "."))
+            for sign in numeral:
+                value *= (_TENS | _MYRIADS).get(sign, 1)
+            found[str(round(value))] += 1
+        elif digits:
+            whole = len(plain) - 2 if re.search(r"[.,]00$", digits) else len(plain)
+            found[plain[:whole].lstrip("0") or "0"] += 1
+        elif chinese:
+            found[str(_chinese(numeral))] += 1
+    return found
+
+
+def _chinese(numeral: str) -> int:
+    """The value of a Chinese numeral, with units or digit by digit."""
+    if not set(numeral) & {*_TENS, *_MYRIADS}:
+        return int("".join(str(_DIGITS[sign]) for sign in numeral))
+    total = part = digit = 0
+    for sign in numeral:
+        if sign in _DIGITS:
+            digit = _DIGITS[sign]
+        elif sign in _TENS:
+            part, digit = part + (digit or 1) * _TENS[sign], 0
+        else:
+            total, part, digit = (total + part + digit) * _MYRIADS[sign], 0, 0
+    return total + part + digit
+
+
+def repeated(source: str, target: str) -> list[str]:
+    """The words, or characters in scripts without spaces, that a translation has twice in a row and the source not.
+
+    >>> repeated("a man", "un hombre un hombre"), repeated("a man", "nous nous"), repeated("bye bye", "adios adios")
+    (['un hombre'], [], [])
+    """
+    return [] if _twice(source, 1) else _twice(target, _LETTERS)
+
+
+def _twice(text: str, letters: int) -> list[str]:
+    if match := _TWICE.search(text):
+        return [match[1]]
+    for clause in _CLAUSE.findall(text.lower()):
+        words = clause.split()
+        for length in range(1, min(_LONGEST, len(words) // 2) + 1):
+            for first in range(len(words) - 2 * length + 1):
+                part = words[first : first + length]
+                if part == words[first + length : first + 2 * length] and (length > 1 or len(part[0]) >= letters):
+                    return [" ".join(part)]
+    return []
+
+
+def other_language(text: str, lang: str) -> list[str]:
+    """The language of a text, if it is surely another one; empty without the package py3langid.
+
+    Left out are languages that the package does not know, and neighbours that short texts do not tell apart.
+    """
+    known, own = _identifier(), lang.lower().partition("-")[0]
+    if known is None or own not in known.labels:
+        return []
+    found, p = known.classify(text)
+    alike = any({own, found} <= set(group.split()) for group in _ALIKE)
+    return [str(found)] if p >= SURE and found not in (own, "zxx") and not alike else []
+
+
+@cache
+def _identifier() -> Any:
+    try:
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier  # an extra
+    except ImportError:
+        return None
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def word_flags(sources: Sequence[str], targets: Sequence[str], lang: str) -> dict[str, list[list[str]]]:
+    """The words for which each translation (N) is flagged, by the names of `FLAGS`."""
+    pairs = list(zip(sources, targets, strict=True))
+    return {
+        "numbers": [numbers(*pair) for pair in pairs],
+        "repeated": [repeated(*pair) for pair in pairs],
+        "language": [other_language(target, lang) for target in targets],
+    }
+
+
+def described(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[str]:
+    """All flags of each translation (N), those of `metrics.mtquality` too, with their words: `numbers (25), length`."""
+    plain, left = evidence(sources, targets, source_lang, lang).flags, left_in(sources, targets)
+    words, texts = word_flags(sources, targets, lang), []
+    for row in range(len(sources)):
+        names = [name for name, flag_N in plain.items() if flag_N is not None and flag_N[row]]
+        found = {name: left[row] if name == "untranslated" else [] for name in names}
+        found |= {name: words[name][row] for name in FLAGS if words[name][row]}
+        texts.append(", ".join(f"{name} ({' '.join(of)})" if of else name for name, of in found.items()))
+    return texts
