@@ -1,9 +1,13 @@
 """Measure the judge `lexical`: its time, the mismatches that it finds, and human translations that it calls wrong.
 
     python benchmarks/lexical.py --flickr8kcn FOLDER --multi30k FOLDER [--pairs 30000 600000]
+    python benchmarks/lexical.py --flickr8kcn FOLDER --multi30k FOLDER --dictionaries zh=FILE de=FILE fr=FILE
 
 Training captions of Flickr8k-CN with machine translations, and of Multi30K with human ones. A share of the translations
 is exchanged among each other. No model and no picture takes part.
+
+With dictionaries it measures `fusion` instead: one word of a caption is replaced, so that its translation is wrong in
+one word. Each witness alone, all of them, and all but one.
 """
 
 from __future__ import annotations
@@ -11,17 +15,22 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import re
 import resource
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from ccr_cli.data.dictionary import read_dictionary
+from ccr_cli.judges.fusion import fused
 from ccr_cli.judges.lexical import clean_probability
-from ccr_cli.metrics.detection import detection
-from ccr_cli.metrics.lexical import Lexicon
+from ccr_cli.metrics.detection import auroc, detection
+from ccr_cli.metrics.lexical import Lexicon, words
 
 RESULTS = Path(__file__).resolve().parent / "results" / "lexical.json"
 SHUFFLED = 4000
@@ -72,14 +81,78 @@ def multi30k(folder: Path) -> dict[str, tuple[list[str], list[str]]]:
     return {f"Multi30K, {lang} (human)": (lines("en"), lines(lang)) for lang in ("de", "fr", "cs")}
 
 
+def partly_wrong(source: list[str], seed: int) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Replaces a content word in 13 % of the captions (1), and 30 frequent ones, each by one other, in 60 % (2).
+
+    Returns the captions and what was done to each (0: nothing).
+    """
+    rng, tokens = np.random.default_rng(seed), [re.findall(r"\w+|\W+", text) for text in source]
+    count = Counter(word.lower() for each in tokens for word in set(each) if word.isalpha())
+    content = sorted(word for word, n in count.items() if 5 <= n < 0.1 * len(source) and len(word) > 2)
+    frequent, known = [word for word in content if count[word] > 0.003 * len(source)], set(content)
+    pool = [word for each in tokens for word in each if word.lower() in known]
+    other_of = {word: str(rng.choice(frequent)) for word in rng.choice(frequent, 30, replace=False)}
+    kind = np.zeros(len(source), dtype=np.int64)
+    for number, each in enumerate(tokens):
+        places = [place for place, word in enumerate(each) if word.lower() in known]
+        certain = [place for place in places if each[place].lower() in other_of]
+        new, what = ({place: other_of[each[place].lower()] for place in certain} if rng.random() < 0.6 else {}), 2
+        if not new and places and rng.random() < 0.13:
+            new, what = {int(rng.choice(places)): pool[rng.integers(len(pool))]}, 1
+        for place, word in new.items():
+            if words(word) != words(each[place]):
+                each[place], kind[number] = word, what
+    return ["".join(each) for each in tokens], kind
+
+
+def ablation(
+    source: list[str], target: list[str], other: list[str] | None, dictionary: Path, seed: int
+) -> dict[str, Any]:
+    """The AUROC of witnesses and of their fusion for partly wrong pairs, and what is called noisy if nothing is."""
+    rows: dict[str, Any] = {"pairs": len(source), "seed": seed}
+    entries, rng = read_dictionary(dictionary), np.random.default_rng(seed)
+    left = rng.permutation(len(source))[: min(SHUFFLED, len(source) // 5)]
+    replaced, kind = partly_wrong(source, seed)
+    for given, name in ((source, "intact"), (replaced, "replaced")):
+        both = given + [given[i] for i in left], target + [target[i] for i in np.roll(left, 1)]
+        lexicons = {"words": Lexicon(*both), "dictionary": Lexicon(*both, entries)}
+        lexicons |= {"other translation": Lexicon(source, other)} if other else {}
+        score = {key: lexicon.scores(*both) for key, lexicon in lexicons.items()}
+        halves = {key: (value[: len(source)], value[len(source) :]) for key, value in score.items()}
+        if name == "intact":
+            rows["called_noisy"] = float((clean_probability(*fused(halves.values())) < 0.5).mean())
+            continue
+        subsets = (
+            [(key,) for key in halves] + [tuple(k for k in halves if k != key) for key in halves] + [tuple(halves)]
+        )
+        for subset in dict.fromkeys(each for each in subsets if each):
+            p = fused(halves[key] for key in subset)[0]
+            found = [auroc(-p[kind != left_out], kind[kind != left_out] > 0) for left_out in (2, 1)]
+            rows[" + ".join(subset)] = [round(each, 3) for each in found if each is not None]
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flickr8kcn", type=Path, required=True)
     parser.add_argument("--multi30k", type=Path, required=True)
     parser.add_argument("--pairs", type=int, nargs="*", default=[30_000, 600_000], help="sizes to time")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--dictionaries", nargs="*", metavar="LANG=FILE", help="measure fusion with these")
     args = parser.parse_args()
     sets = {**flickr8k_cn(args.flickr8kcn), **multi30k(args.multi30k)}
+    if args.dictionaries:
+        chinese = [name for name in sets if name.startswith("Flickr8k-CN")]
+        others = {name: sets[chinese[not place]][1] for place, name in enumerate(chinese)}
+        found = []
+        for lang, _, path in (each.partition("=") for each in args.dictionaries):
+            for name in chinese if lang == "zh" else [f"Multi30K, {lang} (human)"]:
+                for seed in range(args.seeds):
+                    row = ablation(*sets[name], others.get(name), Path(path), seed)
+                    found.append({"data": name} | row)
+                    print(found[-1], flush=True)
+        RESULTS.with_name("fusion.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        return
     rows = []
     for name, (source, target) in sets.items():
         for share in (0.0, 0.2, 0.4, 0.6):

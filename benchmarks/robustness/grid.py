@@ -178,7 +178,7 @@ def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
     cells = []
     for target in TARGETS:
         for method, options in named:
-            for judge in registry.names("judges"):
+            for judge in sorted({*registry.names("judges")} - {"fusion", "margin", "scores"}):
                 usual = usual_side(judge)
                 sides = [None] if usual is None else [usual if target == "translation" else "both"]
                 if usual and method == BASELINE:

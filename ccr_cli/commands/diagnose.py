@@ -34,7 +34,7 @@ def diagnose(
     Judges the training pairs of a run and writes a diagnosis: evidence, belief, uncertainty and P(clean) of every pair,
     its values after each epoch, the most suspicious pairs first, and precision and recall where synthetic noise gives
     the truth. Given a translation, or without any run, it judges every caption of the translation, of all splits, by a
-    judge that needs no model (lexical). Given several, it writes a diagnosis of each.
+    judge that needs no model (fusion). Given several, it writes a diagnosis of each.
     """
     inputs = call.inputs()
     from ccr_cli.artifacts import dataset, diagnosis

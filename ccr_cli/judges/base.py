@@ -121,6 +121,21 @@ class Readings(Protocol):
     def coverage(self) -> tuple[FloatArray, FloatArray]:
         """Lexical coverage (0 at best) of the captions of the triplets (N,) and of shuffled ones (M,); no model."""
 
+    def margin(self) -> tuple[FloatArray, FloatArray]:
+        """Margin of the captions of the triplets (N,) and of shuffled ones (M,) by a sentence encoder.
+
+        UsageError if none is named.
+        """
+
+    def file_scores(self) -> FloatArray:
+        """Scores (N,) from a file, NaN where it has none; UsageError if none is named."""
+
+    def witness_scores(self) -> Mapping[str, tuple[FloatArray, FloatArray]]:
+        """The scores of each witness that is there, of the triplets (N,) and of the same shuffled ones (M,).
+
+        NaN where a witness has none; minus infinity for shuffled triplets that it has not seen.
+        """
+
     def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched; None without synthetic noise."""
 

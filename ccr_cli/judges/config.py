@@ -10,5 +10,9 @@ class JudgeConfig:
     """Witnesses that are files or models; each is read only by a judge that declares it (`Judge.reads`)."""
 
     dictionary: str = ""
-    """A bilingual dictionary for the judge `lexical`: a file of CC-CEDICT, FreeDict or Apertium (.dix), or one with two
-    columns."""
+    """A bilingual dictionary for `lexical` and `fusion`: a file of CC-CEDICT, FreeDict or Apertium (.dix), or one with
+    two columns."""
+    sentence_encoder: str = ""
+    """A multilingual sentence encoder of transformers for `margin` and `fusion`, by folder or name."""
+    scores: str = ""
+    """A file of scores from elsewhere for `scores` and `fusion`: by caption id, or one per line."""

@@ -62,6 +62,18 @@ class Readings:
         self.read.add("coverage")
         return self.given["ST"] - 1, self.shuffled["ST"] - 1
 
+    def margin(self) -> tuple[FloatArray, FloatArray]:
+        self.read.add("margin")
+        return self.given["ST"], self.shuffled["ST"]
+
+    def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        self.read.add("witness_scores")
+        return {"coverage": (self.given["ST"], self.shuffled["ST"]), "scores": (self.given["VT"], self.shuffled["VT"])}
+
+    def file_scores(self) -> FloatArray:
+        self.read.add("file_scores")
+        return self.given["ST"]
+
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         self.read.add("wrong")
         return {side: self.given[side] < 0.3 for side in SIDES}

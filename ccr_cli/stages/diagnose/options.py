@@ -27,7 +27,7 @@ class DiagnoseOptions:
     )
     witness: list[str] | None = option(
         None,
-        "Another translation of the captions that the judge lexical compares with (none: without); repeat for several.",
+        "Another translation of the captions to compare with (none: without); repeat for several.",
         show_default="all of the workspace",
     )
     share: float | None = option(

@@ -17,8 +17,8 @@ from ccr_cli.report.words.artifact_summaries import threshold
 from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_lexicon
 
 SHOWN = (
-    *("place", "p_clean", "verdict", "rare", "split", "alternative", "slot_id", "source_text", "translation"),
-    *("back", "truth", "unmatched_source", "unmatched_translation", "flags", "image"),
+    *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
+    *("unmatched_source", "unmatched_translation", "flags", "image"),
 )
 """Columns of the table that programs read."""
 MOST = 5_000

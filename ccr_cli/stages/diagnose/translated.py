@@ -30,7 +30,7 @@ from ccr_cli.stages.shared.other_translations import find_others, with_others
 from ccr_cli.stages.shared.triplets import round_trips, training_triplets
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
-DEFAULT_JUDGE = "lexical"
+DEFAULT_JUDGE = "fusion"
 
 
 def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:

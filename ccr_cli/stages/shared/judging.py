@@ -18,7 +18,9 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag, normalize
 
 from ccr_cli.artifacts.diagnosis import THRESHOLD
+from ccr_cli.console import say
 from ccr_cli.data.dictionary import read_dictionary
+from ccr_cli.data.score_file import read_scores
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError, UsageError
@@ -28,9 +30,11 @@ from ccr_cli.losses.masks import negatives_BB
 from ccr_cli.methods.base import Method
 from ccr_cli.metrics.detection import detection
 from ccr_cli.metrics.lexical import Lexicon
+from ccr_cli.metrics.margin import crowding, margins
 from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
 from ccr_cli.stages.shared.other_translations import witness_lexicon
+from ccr_cli.stages.shared.sentences import sentence_vectors
 from ccr_cli.stages.shared.triplets import Triplets
 
 _SHIFTS = (1, 2, 3, 5)
@@ -198,20 +202,73 @@ class TripletReadings:
         translations of the source captions and the ways back make a second lexicon, and a dictionary is another one;
         the scores are added.
         """
-        triplets, number = self.triplets, len(self.triplets)
-        left, right = self._strangers(min(_SHUFFLED_TEXTS, number // 5))
+        score, number = np.add.reduce(list(self._lexical().values())), len(self.triplets)
+        return score[:number], score[number:]
+
+    def _lexical(self) -> dict[str, FloatArray]:
+        """The scores of each lexicon, of the triplets and of shuffled ones (N + M)."""
+        triplets = self.triplets
+        left, right = self._few_strangers()
         source = triplets.source + [triplets.source[i] for i in left]
         target = triplets.target + [triplets.target[i] for i in right]
-        score = Lexicon(source, target).scores(source, target)
+        lexicons = {"words": Lexicon(source, target)}
         if witness := witness_lexicon(triplets.source, triplets.target, triplets.back, triplets.references):
-            score += witness.scores(source, target)
+            lexicons["words of other translations"] = witness
         if self.config.dictionary:
-            lexicon = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
-            if lexicon.empty:
+            lexicons["dictionary"] = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
+            if lexicons["dictionary"].empty:
                 problem = f"no entry of {self.config.dictionary} is of the captions and of their translations"
                 raise UsageError(problem, hint=f"a dictionary of {triplets.langs[0]} is needed")
-            score += lexicon.scores(source, target)
-        return score[:number], score[number:]
+        return {name: lexicon.scores(source, target) for name, lexicon in lexicons.items()}
+
+    def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """The scores (N,) and (M,) of each witness that is there, by its name; the shuffled triplets are the same."""
+        triplets, number = self.triplets, len(self.triplets)
+        left, right = self._few_strangers()
+        found = {name: (score[:number], score[number:]) for name, score in self._lexical().items()}
+        if triplets.back is not None:
+            backs = triplets.back + [triplets.back[i] for i in right]
+            sources = triplets.source + [triplets.source[i] for i in left]
+            chrf = sentence_chrf(backs, [[text] for text in sources])
+            found["way back"] = chrf[:number], chrf[number:]
+        if self.config.sentence_encoder:
+            found["margin"] = self.margin()
+        if self.config.scores:
+            found["scores"] = self.file_scores(), np.full(len(left), -np.inf)
+        for side in ("ST", "VT") if self.embedded else ():
+            a_ND, b_ND = self._embedded.sides[side]
+            rows = (torch.from_numpy(each).to(a_ND.device) for each in (left, right))
+            found[f"similarity {side}"] = _cosine(a_ND, b_ND), _cosine(a_ND, b_ND, *rows)
+        say(f"fusing: {', '.join(found)}")
+        return found
+
+    def margin(self) -> tuple[FloatArray, FloatArray]:
+        """Margin of every triplet's two captions (N,), and of captions of different items (M,)."""
+        triplets, name = self.triplets, self.config.sentence_encoder
+        if not name:
+            hint = "--set sentence_encoder=sentence-transformers/LaBSE, or the folder of another one"
+            raise UsageError("the judge margin needs a sentence encoder", hint=hint)
+        s_ND, t_ND = sentence_vectors(name, triplets.source, triplets.target)
+        item_N = triplets.item_N.to(s_ND.device)
+        same_S, same_T = (
+            torch.from_numpy(np.unique(texts, return_inverse=True)[1]).to(s_ND.device)
+            for texts in (triplets.source, triplets.target)
+        )
+        of_s, of_t = crowding(s_ND, t_ND, item_N, same_T), crowding(t_ND, s_ND, item_N, same_S)
+        left, right = self._few_strangers()
+        null = _cosine(s_ND, t_ND, torch.from_numpy(left), torch.from_numpy(right))
+        return margins(_cosine(s_ND, t_ND), of_s, of_t), margins(null, of_s[left], of_t[right])
+
+    def file_scores(self) -> FloatArray:
+        """The score (N,) that a file has for every triplet's source caption, NaN without one."""
+        if not self.config.scores:
+            raise UsageError("the judge scores needs a file of scores", hint="--set scores=FILE")
+        triplets = self.triplets
+        return np.array(read_scores(Path(self.config.scores), triplets.slot_ids, triplets.langs[0]))
+
+    def _few_strangers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """So few that they do not spoil what a lexicon learns."""
+        return self._strangers(min(_SHUFFLED_TEXTS, len(self.triplets) // 5))
 
     def _strangers(self, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows of at most so many triplets, and of as many others of different items."""

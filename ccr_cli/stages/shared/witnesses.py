@@ -8,6 +8,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
+from ccr_cli import hub
 from ccr_cli.data.dictionary import files_of
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
@@ -22,6 +23,10 @@ def recorded(config: JudgeConfig) -> dict[str, Any]:
     options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
     if config.dictionary:
         options["dictionary"] = _sha256(*files_of(Path(config.dictionary)))
+    if config.sentence_encoder:
+        options["sentence_encoder"] = hub.identity(config.sentence_encoder).get("model", config.sentence_encoder)
+    if config.scores:
+        options["scores"] = _sha256(Path(config.scores))
     return options
 
 

@@ -31,7 +31,7 @@ def test_captions_of_all_splits_are_judged_and_the_wrong_ones_come_first(transla
     done = toy.ok("diagnose", workspace=translated.root)
     assert "translations/toy/es-recorded" in done.err and done.made.name == "toy-es-recorded"
     assert [parent.kind for parent in done.made.parents] == ["dataset", "translation"]
-    assert done.made.request == {"judge": "lexical"}
+    assert done.made.request == {"judge": "fusion"}
     pairs = diagnosis.read_pairs(done.made)
     source = dataset.read(translated.find("dataset"))
     english = source.captions[source.captions["lang"] == "en"]
