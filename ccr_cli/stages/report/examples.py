@@ -27,7 +27,7 @@ from ccr_cli.stages.search.stage import Searcher
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import knows_truth, load_method, translations_of
-from ccr_cli.stages.shared.triplets import gallery, read_visuals, without
+from ccr_cli.stages.shared.triplets import gallery, read_visuals, texts_by_source, without
 
 TOP = 5
 """Results of an example search."""
@@ -211,8 +211,7 @@ class Examples:
         method, tokenizer = load_method(trained, self.on)
         translations, _ = translations_of(self.inputs.workspace, trained)
         for lang, (artifact, *_) in list(translations.items())[:1]:
-            table = translation.translated(translation.read(artifact))
-            text_of = dict(zip(table["source_caption_id"], table["text"], strict=True))
+            text_of = texts_by_source(translation.read(artifact))
             pairs = captions.of(captions.source_lang)
             pairs = pairs[pairs["caption_id"].isin(set(text_of))]
             shown = 0

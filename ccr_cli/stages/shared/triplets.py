@@ -16,7 +16,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import base, features
+from ccr_cli.artifacts import base, features, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.data.frames import Frames
 from ccr_cli.errors import ArtifactError, UsageError
@@ -215,7 +215,7 @@ def _whole(texts: list[str | None]) -> list[str] | None:
 
 def texts_by_source(translations: pd.DataFrame, direction: str = "forward") -> dict[str, str]:
     """Translations of one direction by their source caption."""
-    found = translations[(translations["direction"] == direction) & (translations["status"] == "ok")]
+    found = translation.translated(translations, direction)
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
 

@@ -166,20 +166,9 @@ def make_noise(
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Draws which training triplets are mismatched; all methods and languages share one draw.
+    """Draws which training triplets are mismatched, a fraction `ratio`; all methods and languages share one draw.
 
-    Args:
-        workspace: Where the artifact goes.
-        data: The dataset artifact, its only parent.
-        ratio: Nominal fraction of mismatched triplets.
-        style: Which captions move, see `data.mismatch`.
-        target: `translation` (T alone) or `pair` (S and T together).
-        seed: Seed of the draw.
-        name: Name of the artifact.
-        force: Draw again.
-
-    Returns:
-        The noise artifact.
+    The data set is the only parent. `style` and `target` are those of `data.mismatch`; `force` draws again.
 
     Raises:
         UsageError: If the ratio is out of range, or the style or target unknown.
