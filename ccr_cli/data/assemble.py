@@ -20,8 +20,9 @@ from ccr_cli.console import counted
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant
 from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
+from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.text_files import read_ids
-from ccr_cli.data.manifests import LANG, empty_caption
+from ccr_cli.data.manifests import empty_caption
 from ccr_cli.errors import ArtifactError
 
 SPLIT_NAMES = {

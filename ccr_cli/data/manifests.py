@@ -14,11 +14,11 @@ import pandas as pd
 from ccr_cli.artifacts.base import sha256_file, sha256_text
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
 from ccr_cli.data import toml
+from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.protocols import read_protocols
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError
 
-LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 _SPACE = re.compile("[^:]+")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 SPLITS = ("train", "val", "test")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ccr_cli.data.formats.captions_csv import COLUMNS
-from ccr_cli.data.manifests import LANG
 from ccr_cli.errors import UsageError
 
 ALIASES = {
@@ -26,6 +25,8 @@ _LANGS = (
     "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 )
 """The language codes of ISO 639-1."""
+LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
+"""A language tag."""
 _LANGUAGE = re.compile(
     rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?(([a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)", re.IGNORECASE
 )

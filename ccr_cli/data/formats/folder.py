@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ccr_cli.data.formats.base import NotUtf8, Record, caption_format, is_media, lines, read_json
-from ccr_cli.data.formats.columns import match
-from ccr_cli.data.manifests import LANG
+from ccr_cli.data.formats.columns import LANG, match
 
 
 @dataclass(frozen=True)

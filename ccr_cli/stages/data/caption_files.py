@@ -23,9 +23,10 @@ from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.captions_csv import COLUMNS
+from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
-from ccr_cli.data.manifests import LANG, SPLITS
+from ccr_cli.data.manifests import SPLITS
 from ccr_cli.data.official import CheckedFile, examine
 from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError

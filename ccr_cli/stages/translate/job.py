@@ -17,7 +17,7 @@ from ccr_cli.artifacts.parquet import read_table
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import counted, say
-from ccr_cli.data.manifests import LANG
+from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.splits import SPLITS, items_of
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
