@@ -39,8 +39,8 @@ def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed:
     return out
 
 
-def mask_features(rows_ND: Tensor, share: float, seed: int = 0) -> Tensor:
-    """Sets a share of the entries of every row to 0, each with this chance."""
-    generator = torch.Generator().manual_seed(seed)
+def mask_features(rows_ND: Tensor, share: float) -> Tensor:
+    """Sets a share of the entries of every row to 0, each with this chance; by a fixed seed."""
+    generator = torch.Generator().manual_seed(0)
     masked_ND = torch.rand(rows_ND.shape, generator=generator) < share
     return rows_ND.masked_fill(masked_ND.to(rows_ND.device), 0.0)

@@ -262,9 +262,9 @@ def heading(figure: Figure, title: str, lines: int = 4) -> None:
         figure.suptitle(text, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
 
 
-def panel_title(ax: Axes, title: str, width: float, lines: int = 3) -> None:
-    """Writes the title of a panel; width in inches."""
-    ax.set_title(wrapped(title, width, TITLE_LETTER, lines))
+def panel_title(ax: Axes, title: str, width: float) -> None:
+    """Writes the title of a panel, in at most three lines; width in inches."""
+    ax.set_title(wrapped(title, width, TITLE_LETTER, 3))
 
 
 def legend_size(names: Sequence[str], width: float, size: float) -> tuple[int, int]:

@@ -65,15 +65,15 @@ def mean_sd(mean: float, sd: float | None, digits: int = 1) -> str:
     return text if sd is None or not math.isfinite(sd) else f"{text} ± {sd:.{digits}f}"
 
 
-def with_interval(value: float | None, interval: Collection[float] | None, digits: int = 1) -> str:
+def with_interval(value: float | None, interval: Collection[float] | None) -> str:
     """A figure with half the width of its interval.
 
     >>> with_interval(63.4, (61.0, 65.0)), with_interval(63.4, None)
     ('63.4 ± 2.0', '63.4')
     """
     if value is None or not interval:
-        return decimal(value, digits)
-    return mean_sd(value, half_width(interval), digits)
+        return metric(value)
+    return mean_sd(value, half_width(interval))
 
 
 def half_width(interval: Collection[float]) -> float:
