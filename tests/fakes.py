@@ -250,7 +250,7 @@ def make_diagnosis(
     texts = [WORDS[i % 4] for i in range(n)]
     frame = pd.DataFrame(
         {
-            "slot_id": [f"i{2 * (i % 20)}#en" for i in range(n)],
+            "slot_id": [f"i{2 * (i % 20)}#en{i // 20 or ''}" for i in range(n)],
             "source_caption_id": [f"i{2 * (i % 20)}#en" for i in range(n)],
             "lang": "es",
             "back": [a.lower() for a, _ in texts],

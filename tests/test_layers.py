@@ -27,7 +27,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("methods", "encoders", "translators", "report"),
     ("losses", "judges", "nets", "data", "metrics"),
     ("artifacts",),
-    ("hub", "transformers_loading", "cache_folder"),
+    ("hub", "transformers_loading", "cache_folder", "trial"),
     ("registry", "console"),
     ("errors",),
     ("__init__",),
@@ -42,7 +42,7 @@ FORBIDDEN = {
 """What a folder may not import whatever its line says: these know nothing of files, or of our torch modules."""
 STAGES: tuple[tuple[str, ...], ...] = (
     ("report",),
-    ("ray_executor", "doctor"),
+    ("ray_executor", "doctor", "verify"),
     ("evaluate", "diagnose", "search"),
     ("train",),
     ("data", "translate", "extract", "export"),

@@ -14,12 +14,14 @@ import secrets
 import shlex
 import shutil
 import time
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from ccr_cli.artifacts.shapes import ANY, SHAPES, problem
 from ccr_cli.errors import ArtifactError
 
 RECORD = "artifact.json"
@@ -42,7 +44,6 @@ FOLDERS = {
 """The folder of each kind."""
 SCHEMAS = dict.fromkeys(FOLDERS, 1) | {"diagnosis": 2}
 """The layout version that this ccr writes, by kind."""
-_FIELDS = dict(kind=str, schema=int, name=str, id=str, request=dict, parents=list, files=list, counts=dict)
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,27 @@ class Artifact:
 
     def json(self, name: str) -> dict[str, Any]:
         """Reads one of the artifact's JSON files; raises what `file` and `read_json` raise."""
-        value: dict[str, Any] = read_json(self.file(name))
-        return value
+        return self._fitting(name, read_json(self.file(name)))
+
+    def jsonl(self, name: str) -> list[dict[str, Any]]:
+        """Reads one of the artifact's files with a JSON value in each line; raises what `json` raises."""
+        path = self.file(name)
+        return [self._fitting(name, parse_json(path, line)) for line in read_utf8(path).split("\n") if line]
+
+    def toml(self, name: str) -> dict[str, Any]:
+        """Reads one of the artifact's TOML files; raises what `json` raises."""
+        path = self.file(name)
+        try:
+            return self._fitting(name, tomllib.loads(read_utf8(path)))
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+
+    def _fitting(self, name: str, value: Any) -> dict[str, Any]:
+        """Returns the content of a file if it has the shape of the kind's file of this name; else ArtifactError."""
+        if wrong := problem(value, SHAPES.get(self.kind, {}).get(name, {str: ANY})):
+            raise ArtifactError(f"{self.path / name}: {wrong}", hint=self.rebuild_hint())
+        fitting: dict[str, Any] = value
+        return fitting
 
     def has(self, name: str) -> bool:
         """Whether the artifact has a file of that name."""
@@ -212,10 +232,23 @@ def copy_files(source: Path, target: Path) -> None:
 
 def read_json(path: Path) -> Any:
     """Reads a JSON file; raises ArtifactError if it is not valid JSON."""
+    return parse_json(path, read_utf8(path))
+
+
+def parse_json(path: Path, text: str) -> Any:
+    """Reads the JSON in a file, or in a line of it; raises ArtifactError if it is not valid JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path} is not valid JSON: {error}") from None
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path} is not valid JSON: {str(error)[:200]}") from None
+
+
+def read_utf8(path: Path) -> str:
+    """Reads a text file; raises ArtifactError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{path} is not UTF-8: {error}") from None
 
 
 def load(path: Path, kind: str | None = None) -> Artifact:
@@ -232,18 +265,20 @@ def load(path: Path, kind: str | None = None) -> Artifact:
         what = "has no artifact.json, so it is not an artifact" if path.exists() else "does not exist"
         raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr show")
     raw = read_json(record)
-    try:
-        for key, type_ in _FIELDS.items():
-            if not isinstance(raw[key], type_):
-                raise TypeError(f"{key} is {raw[key]!r}")
-        links, files = tuple(Parent(**p) for p in raw["parents"]), tuple(FileEntry(**f) for f in raw["files"])
-        about = {k: raw.get(k) for k in ("created", "command", "versions", "environment")}
-        own = {key: raw[key] for key in _FIELDS} | {"parents": links, "files": files, "about": about}
-        artifact = Artifact(path=path.resolve(), **own)
-        outside = [f.path for f in files if Path(f.path).is_absolute() or ".." in Path(f.path).parts]
-    except (KeyError, TypeError) as error:
-        what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-        raise ArtifactError(f"{record} is not an artifact record: {what}") from None
+    own = SHAPES.get(str(raw.get("kind")), {}) if isinstance(raw, dict) else {}
+    shape = SHAPES["record"] | {key: own[key] for key in ("request", "counts") if key in own}
+    if wrong := problem(raw, shape):
+        raise ArtifactError(f"{record} is not an artifact record: {wrong}")
+    artifact = Artifact(
+        path=path.resolve(),
+        parents=tuple(Parent(p["kind"], p["id"], p["path"]) for p in raw["parents"]),
+        files=tuple(FileEntry(f["path"], f["bytes"], f["sha256"]) for f in raw["files"]),
+        about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
+        **{key: raw[key] for key in ("kind", "schema", "name", "id", "request", "counts")},
+    )
+    paths = [Path(f.path) for f in artifact.files] + [Path(p.path) for p in artifact.parents]
+    outside = [str(place) for place in paths if "\0" in str(place) or ".." in place.parts]
+    outside += [f.path for f in artifact.files if Path(f.path).is_absolute()]
     if outside:
         raise ArtifactError(f"{record} lists a file outside the artifact: {outside[0]}")
     if artifact.kind not in SCHEMAS:

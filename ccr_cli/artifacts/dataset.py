@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from ccr_cli.artifacts.arrays import mapped
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
+from ccr_cli.errors import ArtifactError
 
 ITEMS = table_schema("item_id string, split string, kind string, media string?, label int32?, group string")
 CAPTIONS = table_schema("caption_id string, item_id string, lang string, k int32, text string, caption_set string")
+TABLE = "captions.parquet"
 TEXTS = "texts.npy"
 """Features of the captions, one row each in their order. With this file, a caption's text is only a key."""
 
@@ -44,8 +46,12 @@ class Dataset:
         """Features of the captions, (T, E) in the order of `captions`; None if the captions are texts."""
         if not (self.artifact.path / TEXTS).is_file():
             return None
-        rows: npt.NDArray[np.float32] = np.load(self.artifact.file(TEXTS), allow_pickle=False)
-        return rows
+        rows_TE = np.array(mapped(self.artifact.file(TEXTS)))
+        if rows_TE.dtype != np.float32 or rows_TE.ndim != 2 or len(rows_TE) != len(self.captions):
+            found = f"{rows_TE.dtype} of shape {rows_TE.shape}"
+            expected = f"float32 with a row for each of {len(self.captions)} captions"
+            raise ArtifactError(f"{self.artifact.path / TEXTS} holds {found}, expected {expected}")
+        return rows_TE
 
     def languages(self) -> list[str]:
         """Languages with captions, the source language first."""
@@ -54,13 +60,17 @@ class Dataset:
 
 
 def read(artifact: Artifact) -> Dataset:
-    """Reads a dataset artifact."""
-    return Dataset(
-        artifact,
-        artifact_table(artifact, "items.parquet", ITEMS),
-        artifact_table(artifact, "captions.parquet", CAPTIONS),
-        tomllib.loads(artifact.file("manifest.toml").read_text(encoding="utf-8")),
-    )
+    """Reads a dataset artifact; ArtifactError if it has no items, or a caption of an item that it lacks."""
+    items, captions = artifact_table(artifact, "items.parquet", ITEMS), artifact_table(artifact, TABLE, CAPTIONS)
+    unknown = captions.loc[~captions["item_id"].isin(items["item_id"]), "item_id"]
+    if items.empty or len(unknown):
+        problem = (
+            f"{artifact.path / TABLE} has captions of the unknown item {unknown.iloc[0]!r}"
+            if len(unknown)
+            else f"{artifact.path} has no items"
+        )
+        raise ArtifactError(problem, hint=artifact.rebuild_hint())
+    return Dataset(artifact, items, captions, artifact.toml("manifest.toml"))
 
 
 def counts(items: pd.DataFrame, captions: pd.DataFrame, failed: int) -> dict[str, int]:

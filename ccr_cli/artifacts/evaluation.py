@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema
+from ccr_cli.artifacts.parquet import artifact_table, table_schema
 from ccr_cli.artifacts.signature import signature_of
 
 RANKS = table_schema(
@@ -85,5 +85,5 @@ def read_ranks(artifact: Artifact) -> pd.DataFrame:
 
 def read_outside(artifact: Artifact) -> pd.DataFrame | None:
     """Reads the queries with and without a match in the gallery; None if only the former were measured."""
-    path = artifact.path / "outside.parquet"
-    return read_table(path, OUTSIDE) if path.exists() else None
+    name = "outside.parquet"
+    return artifact_table(artifact, name, OUTSIDE) if artifact.has(name) else None

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from ccr_cli.artifacts.arrays import mapped
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema, write_table
 from ccr_cli.errors import ArtifactError
@@ -48,6 +49,20 @@ def index_name(shard: int) -> str:
 def read_index(artifact: Artifact) -> pd.DataFrame:
     """Reads the index of a features artifact."""
     return artifact_table(artifact, "index.parquet", INDEX)
+
+
+def read_shard(artifact: Artifact, shard: int, index: pd.DataFrame) -> npt.NDArray[np.float16]:
+    """Maps the rows (N, D) of a shard; ArtifactError if they are not what the encoder and the shard's index promise."""
+    path = artifact.file(shard_name(shard))
+    rows_ND, dim = mapped(path), artifact.json("encoder.json").get("dim")
+    if rows_ND.dtype != np.float16 or rows_ND.ndim != 2 or dim not in (rows_ND.shape[1], None):
+        found = f"{rows_ND.dtype} of shape {rows_ND.shape}"
+        raise ArtifactError(f"{path} holds {found}, expected float16 of shape (N, {dim})", artifact.rebuild_hint())
+    of_shard = index[index["shard"] == shard]
+    if not (of_shard["first_row"] <= len(rows_ND) - of_shard["n_rows"]).all():
+        problem = f"{path} has {len(rows_ND)} rows, fewer than index.parquet names"
+        raise ArtifactError(problem, artifact.rebuild_hint())
+    return rows_ND
 
 
 def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
@@ -144,7 +159,7 @@ def read_rows(
         features.
 
     Raises:
-        ArtifactError: If none of them has features.
+        ArtifactError: If none of them has features, or a shard is malformed.
     """
     index = read_index(artifact).set_index("item_id")
     known = set(index.index[index["n_rows"] > 0])
@@ -156,7 +171,7 @@ def read_rows(
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     rows: npt.NDArray[np.float32] | None = None
     for shard in sorted(index["shard"].unique()):
-        block = np.load(artifact.file(shard_name(int(shard))), mmap_mode="r", allow_pickle=False)
+        block = read_shard(artifact, int(shard), index)
         if rows is None:
             rows = np.empty((offsets[-1], block.shape[1]), dtype=np.float32)
         for at in np.flatnonzero(index["shard"].to_numpy() == shard):
@@ -164,4 +179,8 @@ def read_rows(
             part = block[first : first + count].astype(np.float32)
             rows[offsets[at] : offsets[at + 1]] = part.mean(axis=0, keepdims=True) if pooled else part
     assert rows is not None
+    with np.errstate(invalid="ignore"):  # inf - inf
+        total = rows.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        raise ArtifactError(f"{artifact.path} holds features that are not finite", artifact.rebuild_hint())
     return rows, offsets, kept

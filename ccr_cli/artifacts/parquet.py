@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ccr_cli.artifacts.base import Artifact, atomic_open
 from ccr_cli.errors import ArtifactError
 
+MOST_ROWS = 256
+"""Rows per byte of a file that are believed; a row of any table has an id, which is longer even when compressed."""
 KEPT_BYTES = 128 << 20
 """How much memory the tables may take that `artifact_table` keeps."""
 
@@ -36,25 +39,51 @@ def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
 
 
 def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:
-    """Reads a table and checks its columns.
+    """Reads a table and checks its columns and values.
 
     Strings come back as Python objects with None for null, integers as numpy integers.
 
     Raises:
-        ArtifactError: If it is not a Parquet file or its columns differ from the schema.
+        ArtifactError: If it is not a Parquet file, its columns differ from the schema, or its values do not fit it: a
+            null where none may be, text that is not UTF-8, a negative number that counts something, or a key twice
+            (the first column if it is an id; a `slot_id` counts with its language and translation).
     """
+    names = schema.names if columns is None else columns
     try:
-        table = pq.read_table(path, columns=columns)
-    except (pa.ArrowInvalid, OSError) as error:
+        with pq.ParquetFile(path) as file:
+            found, rows = file.schema_arrow, file.metadata.num_rows
+            if any(name not in found.names or found.field(name).type != schema.field(name).type for name in names):
+                raise ArtifactError(f"{path} has the columns {_types(found)}, expected {_types(schema)}")
+            if columns is None and found.names != names:
+                raise ArtifactError(f"{path} has the columns {found.names}, expected {names}")
+            if rows > MOST_ROWS * max(1, path.stat().st_size):
+                raise ArtifactError(f"{path} claims to have {rows:,} rows, more than its bytes can hold")
+            table = file.read(columns=names)
+        table.validate(full=True)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise ArtifactError(f"{path} is not a readable Parquet file: {error}") from None
-    expected = schema if columns is None else pa.schema([schema.field(c) for c in columns])
-    if table.schema.remove_metadata() != expected:
-        raise ArtifactError(f"{path} has the columns {table.schema.names}, expected {expected.names}")
+    for name in names:
+        values, field = table.column(name), schema.field(name)
+        if not field.nullable and values.null_count:
+            raise ArtifactError(f"{path}: {name} has no value in {values.null_count} rows, expected one in each")
+        if pa.types.is_integer(field.type) and name != "label" and (pc.min(values).as_py() or 0) < 0:
+            raise ArtifactError(f"{path}: {name} is {pc.min(values).as_py()}, expected 0 or more")
     frame: pd.DataFrame = table.to_pandas(types_mapper={pa.string(): pd.StringDtype("python")}.get)
-    for name in expected.names:
-        if expected.field(name).type == pa.string():
+    for name in names:
+        if schema.field(name).type == pa.string():
             frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
+    key = (
+        [name for name in ("slot_id", "lang", "alternative") if name in schema.names]
+        if "slot_id" in names
+        else schema.names[:1]
+    )
+    if key[0].endswith("id") and set(key) <= set(names) and (again := frame.duplicated(key)).any():
+        raise ArtifactError(f"{path}: {key[0]} {frame[key[0]][again].iloc[0]!r} is there twice")
     return frame
+
+
+def _types(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 def artifact_table(artifact: Artifact, name: str, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:

@@ -6,7 +6,6 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -59,8 +58,7 @@ def stopped(artifact: Artifact) -> str:
 
 def history(artifact: Artifact) -> pd.DataFrame:
     """Reads the training history, a row an epoch; loss terms are columns `loss.NAME`."""
-    lines = artifact.file("history.jsonl").read_text(encoding="utf-8").splitlines()
-    return pd.json_normalize([json.loads(line) for line in lines])
+    return pd.json_normalize(artifact.jsonl("history.jsonl"))
 
 
 def evidence(artifact: Artifact, lang: str = "", alternative: str = "") -> Iterator[tuple[int, pd.DataFrame]]:

@@ -22,7 +22,7 @@ from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.text_files import read_ids
-from ccr_cli.data.manifests import empty_caption
+from ccr_cli.data.manifests import empty_caption, refuse_id
 from ccr_cli.errors import ArtifactError
 
 SPLIT_NAMES = {
@@ -232,6 +232,7 @@ class Assembly:
         """Adds an item, or what a further record knows of it."""
         item = self.items.get(named.item)
         if item is None:
+            refuse_id(named.item, record.where)
             group, media = record.group or named.group, named.media or record.media
             self.items[named.item] = _Item(split, media, record.label, group, record.where, record.kind)
             return
@@ -262,6 +263,7 @@ class Assembly:
             k = self.numbers[key]
             self.numbers[key] += 1
         if text := caption_text(spec, record):
+            refuse_id(record.caption_id, record.where)
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
         else:
             self.refused.append(empty_caption(record.caption_id or f"{item}#{lang}#{k}", record.where))

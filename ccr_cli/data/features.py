@@ -21,8 +21,6 @@ import json
 import os
 import re
 import shlex
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -32,9 +30,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
 from ccr_cli.data.formats.base import stem
-from ccr_cli.data.formats.text_files import PICKLED, UNPICKLE, mapped, read_ids
+from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
+from ccr_cli.trial import read_matlab, try_reading
 
 BIN, FRAMES = "feature.bin", "video2frames.txt"
 BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
@@ -43,7 +43,6 @@ LISTED = (".npy", ".mat")
 """Formats that hold no ids."""
 Place = tuple[int, int]
 """Number of a table, and of an entry in it."""
-_MATLAB_NUMBERS = {"double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"}
 
 
 @dataclass(frozen=True)
@@ -178,38 +177,24 @@ def _npy(path: Path, ids: Path) -> FeatureTable:
 
 def _mat(path: Path, ids: Path) -> FeatureTable:
     """Reads a matrix whole. The number of ids shows if it has columns or rows, so a square one is refused."""
-    from scipy.io import loadmat, whosmat  # takes half a second, only for this format
-
     names = read_ids(ids, latin1=True)
     matrices = {
-        name: shape
-        for name, shape, kind in read_matlab(path, whosmat)
-        if kind in _MATLAB_NUMBERS and len(shape) == 2 and min(shape) > 1 and len(names) in shape
+        name: value
+        for name, value in read_matlab(path).items()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "fiuc"
+        if value.ndim == 2 and min(value.shape) > 1 and len(names) in value.shape
     }
     if len(matrices) != 1:
         candidates = f"several: {', '.join(matrices)}" if matrices else "none"
         raise ArtifactError(
             f"{path}: expected one matrix with a column or a row for each of {len(names)} ids, found {candidates}"
         )
-    ((name, shape),) = matrices.items()
-    if shape[0] == shape[1]:
+    ((name, matrix),) = matrices.items()
+    if matrix.shape[0] == matrix.shape[1]:
         raise ArtifactError(
             f"{path}: {name} is square, so items may be columns or rows", hint="save it as .npy with one row per item"
         )
-    matrix = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
-    return _by_number(path, names, matrix.T if shape[1] == len(names) else matrix)
-
-
-def read_matlab(path: Path, reader: Callable[[Path], Any]) -> Any:
-    """Reads a MATLAB file with a function of scipy; ArtifactError if it cannot be read."""
-    try:
-        return reader(path)
-    except NotImplementedError:
-        raise ArtifactError(f"{path} has MATLAB's format 7.3 (HDF5)", hint="save it with -v7") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # a damaged file can make the reader raise anything
-        raise ArtifactError(f"{path} is not a readable MATLAB file: {error}") from None
+    return _by_number(path, names, matrix.T if matrix.shape[1] == len(names) else matrix)
 
 
 @contextmanager
@@ -217,13 +202,13 @@ def _npz(path: Path) -> Iterator[FeatureTable]:
     with path.open("rb") as handle:
         try:
             archive = np.lib.npyio.NpzFile(handle, allow_pickle=False)
-        except (zipfile.BadZipFile, OSError) as error:
+        except Exception as error:  # a damaged directory can make the reader raise anything
             raise ArtifactError(f"{path} is damaged or not .npz: {error}") from None
         ids = list(archive.files)
 
         def rows(i: int) -> npt.NDArray[Any]:
             what = f"{ids[i]!r} in {path}"
-            with _damage(what, ValueError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+            with _damage(what, Exception):
                 value = archive[ids[i]]
             if not isinstance(value, np.ndarray):
                 raise ArtifactError(f"{what} is not an array")
@@ -238,11 +223,12 @@ def opened_hdf5(path: Path) -> Iterator[FeatureTable]:
     require_packages(f"reading {path.name}", "hdf5", "h5py")
     import h5py
 
+    try_reading(path)
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
         raise ArtifactError(f"{path} is damaged or not HDF5: {error}") from None
-    broken = (KeyError, OSError, RuntimeError)
+    broken = (KeyError, OSError, RuntimeError, SystemError, TypeError, ValueError)
     ids: list[str] = []
 
     def visit(name: str, link: object) -> None:

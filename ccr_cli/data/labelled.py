@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.data.features import HDF5, opened_hdf5, read_matlab
+from ccr_cli.data.features import HDF5, opened_hdf5
 from ccr_cli.errors import ArtifactError
+from ccr_cli.trial import read_matlab
 
 _F = TypeVar("_F", bound=np.floating[Any])
 _KEY = re.compile(r"([^\[\]]+)(?:\[([0-9]{1,3})\])?")
@@ -98,10 +99,7 @@ def read_svcl(path: Path) -> LabelledItems:
     One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a
     column an item) and `split.ind_train`, `split.ind_test` (numbers from 1).
     """
-    from scipy.io import loadmat  # takes half a second, and only this command needs it
-
-    content = read_matlab(path, lambda file: loadmat(file, variable_names=["data"], squeeze_me=True))
-    data = content.get("data")
+    data = read_matlab(path, squeezed=True).get("data")
     visual, text, label = (_matrix(path, name, _field(path, data, name), np.float32) for name in ("X1", "X2", "Y"))
     count = visual.shape[1]
     if text.shape[1] != count or label.shape[1] != count:
@@ -125,15 +123,13 @@ def read_svcl(path: Path) -> LabelledItems:
 
 
 def _field(path: Path, struct: Any, name: str) -> Any:
-    names = getattr(getattr(struct, "dtype", None), "names", None) or ()
-    if name not in names:
+    if not isinstance(struct, dict) or name not in struct:
         raise ArtifactError(f"{path} has no {name}", hint=_LAYOUT)
-    return struct[name][()]
+    return struct[name]
 
 
 def _matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_F]:
     """Takes a dense or sparse matrix of finite numbers."""
-    value = value.toarray() if hasattr(value, "toarray") else value
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:
         actual = f"{value.dtype} of the shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ArtifactError(f"{path}: {name} is not a matrix of numbers but {actual}")
@@ -170,18 +166,16 @@ def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
         with opened_hdf5(path) as table:
             yield lambda key: table.rows(_place(path, table.ids, key))
         return
-    from scipy.io import loadmat, whosmat  # takes half a second, and only this format needs it
-
-    names = [name for name, _, _ in read_matlab(path, whosmat)]
+    content = read_matlab(path)
 
     def load(key: str) -> Any:
         found = _KEY.fullmatch(key)
         name = found[1] if found else key
-        _place(path, names, name)
-        value = read_matlab(path, lambda file: loadmat(file, variable_names=[name]))[name]
+        _place(path, list(content), name)
+        value = content[name]
         if not found or found[2] is None:
             return value
-        cells = list(value.reshape(-1)) if isinstance(value, np.ndarray) and value.dtype == object else []
+        cells = value if isinstance(value, list) else []
         if int(found[2]) >= len(cells):
             raise ArtifactError(f"{path}: there is no {key}, {name} has {len(cells)} cells")
         return cells[int(found[2])]

@@ -13,6 +13,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.base import sha256_file, sha256_text
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
+from ccr_cli.console import plain
 from ccr_cli.data import toml
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.protocols import read_protocols
@@ -109,6 +110,13 @@ def refuse_lang(lang: str, where: str) -> None:
         raise ArtifactError(f"{where}: {lang!r} is not a language tag (BCP 47, such as en or pt-BR)")
 
 
+def refuse_id(name: str, where: str) -> None:
+    """Refuses an id that can look like another one, or break a line of a table; `where` begins the message."""
+    if plain(name) != name:
+        problem = f"{where}: the id {name!a} has a control character, a line break or a bidirectional override"
+        raise ArtifactError(problem, hint="rename it in the file")
+
+
 def empty_caption(caption_id: str, where: str) -> dict[str, Any]:
     """Returns the failure record of a caption that is left out because its text is empty."""
     message = f"empty caption ({where})"
@@ -137,6 +145,7 @@ def _read_items(path: Path) -> pd.DataFrame:
         where = f"{path}, line {line}"
         if not item_id or item_id in seen:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
+        refuse_id(item_id, where)
         if split not in SPLITS or kind not in _KINDS:
             raise ArtifactError(f"{where}: split {split!r}, kind {kind!r}: a split is of {SPLITS}, a kind of {_KINDS}")
         if label and not _NUMBER.fullmatch(label):
@@ -160,6 +169,7 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
         where = f"{path}, line {line}"
         if not caption_id or caption_id in seen:
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")
+        refuse_id(caption_id, where)
         if item_id not in items:
             raise ArtifactError(f"{where}: unknown item {item_id!r}")
         refuse_lang(lang, where)

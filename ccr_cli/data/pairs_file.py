@@ -47,6 +47,8 @@ SUFFIXES = (".parquet", ".csv")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")
 VERDICTS = ("clean", "noisy")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Control characters, but tab and line breaks, and bidirectional overrides: no sheet shows them."""
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
 """Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
 _DAMAGED = re.compile(r"=.*|#(NAME\?|VALUE!|REF!|N/A|DIV/0!|NUM!|NULL!)", re.DOTALL)
@@ -146,7 +148,13 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         lines = csv.writer(out, lineterminator="\r\n")  # both also in a text are then quoted
         lines.writerow(frame.columns)
         for row in frame.itertuples(index=False):
-            lines.writerow([f"'{cell}" if isinstance(cell, str) and _RUN.match(cell) else str(cell) for cell in row])
+            cells = [_HIDDEN.sub("\ufffd", str(cell)) for cell in row]
+            lines.writerow(
+                [
+                    f"'{cell}" if isinstance(own, str) and _RUN.match(cell) else cell
+                    for own, cell in zip(row, cells, strict=True)
+                ]
+            )
         handle.write(out.getvalue().encode("utf-8-sig"))  # without the mark Excel takes it for cp1252
 
 

@@ -289,7 +289,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
             return GivenTokenizer(config["keys"])
         if kind == HFTokenizer.kind:
             return HFTokenizer(directory, int(config["max_length"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, AssertionError) as error:
+    except (OSError, LookupError, ValueError, TypeError, AttributeError, AssertionError, ArithmeticError) as error:
         raise ArtifactError(f"cannot read the tokenizer in {path}: {error}", "train the model again") from error
     raise ArtifactError(f"unknown tokenizer '{kind}' in {path}", "upgrade ccr")
 

@@ -24,7 +24,7 @@ DAY = 86_400
 def reads(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
     """How often each file is hashed (`hash PATH`) or read as a table (`table PATH`), as if in a new process."""
     counts: collections.Counter[str] = collections.Counter()
-    digest, read = hashlib.file_digest, pq.read_table
+    digest, read = hashlib.file_digest, pq.ParquetFile
 
     def counted_digest(handle: Any, *arguments: Any) -> Any:
         counts[f"hash {handle.name}"] += 1
@@ -38,7 +38,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> collections.Counter[str]:
     monkeypatch.setattr(parquet, "_tables", collections.OrderedDict())
     monkeypatch.setattr(base, "CLOCK_TICK_NS", 0)
     monkeypatch.setattr(hashlib, "file_digest", counted_digest)
-    monkeypatch.setattr(pq, "read_table", counted_read)
+    monkeypatch.setattr(pq, "ParquetFile", counted_read)
     return counts
 
 

@@ -163,8 +163,17 @@ def test_of_an_empty_workspace_it_says_what_to_type(tmp_path: Path) -> None:
 
 
 def test_what_was_corrupted_is_said_as_it_was(tmp_path: Path) -> None:
-    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 9.0, "mAP": 1.0}
-    about = {"data": "d", "role": "target", "fusion": "none", "signature": "|pos:any|", "t2v": figures, "v2t": figures}
+    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 9.0, "mAP": 1.0, "queries": 3}
+    trained = {"run": "r", "method": "uml", "label": "uml", "noise": 0.0, "seed": 0, "split": "test"}
+    about = {
+        **trained,
+        "data": "d",
+        "role": "target",
+        "fusion": "none",
+        "signature": "|pos:any|",
+        "t2v": figures,
+        "v2t": figures,
+    }
     intact = [{**about, "lang": lang, "SumR": 12.0} for lang in ("es", "zh")]
     worse = [{**each, "SumR": 6.0, "corrupt": "drop0.125-seed0"} for each in intact]
     worse.append({**intact[0], "corrupt": "both1e-05-seed0"})

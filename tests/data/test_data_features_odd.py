@@ -43,6 +43,6 @@ def test_arrays_that_claim_to_be_larger_than_memory(tmp_path: Path) -> None:
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 46, 8)})
     with zipfile.ZipFile(tmp_path / "f.npz", "w") as archive:
         archive.writestr("a.npy", header.getvalue())
-    for opened in (features.opened(tmp_path / "f.h5", None), features.opened(tmp_path / "f.npz", None)):
-        with opened as table, pytest.raises(ArtifactError, match=r"'a' .*f\.(h5|npz)"):
+    for name in ("f.h5", "f.npz"):
+        with pytest.raises(ArtifactError, match=name), features.opened(tmp_path / name, None) as table:
             table.rows(0)

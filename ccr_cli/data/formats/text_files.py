@@ -5,16 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from ccr_cli.artifacts.arrays import mapped
 from ccr_cli.data.formats.base import NotUtf8, Record, caption_format, lines, read_json
 from ccr_cli.errors import ArtifactError
 
-PICKLED = "holds pickled Python objects, which ccr never loads because loading them can run any program"
-UNPICKLE = "if you trust it, save its arrays without pickle: np.savez('plain.npz', **{id: array, ...})"
 _LINE = re.compile(r"([^\s#]\S*?)(?:#([^#\s]*))?#([0-9]{1,9})(?:[ \t](.*))?")
 
 
@@ -106,17 +101,3 @@ def _array(path: Path) -> list[str]:
     if not all(ids):
         raise ArtifactError(f"{path}: there is no id at place {ids.index('')}, counted from 0")
     return ids
-
-
-def mapped(path: Path) -> npt.NDArray[Any]:
-    """Maps the array of a `.npy` file into memory."""
-    try:
-        return np.asarray(np.lib.format.open_memmap(path, mode="r"))
-    except FileNotFoundError:
-        raise ArtifactError(f"there is no {path}") from None
-    except ValueError as error:
-        with path.open("rb") as handle:
-            start = handle.read(1)
-        if start == b"\x80" or "Python objects" in str(error):
-            raise ArtifactError(f"{path} {PICKLED}", hint=UNPICKLE) from None
-        raise ArtifactError(f"{path} is damaged or not a .npy file: {error}") from None

@@ -8,7 +8,7 @@ from typing import Any
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.data import collections, toml
+from ccr_cli.data import collections
 from ccr_cli.data.assemble import Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.manifests import bundled, read_folder
@@ -35,7 +35,7 @@ def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]
     def state(name: str, otherwise: str) -> str:
         if name not in imported:
             return otherwise
-        return "imported in part" if toml.read(imported[name].file("manifest.toml")).get("partial") else "imported"
+        return "imported in part" if imported[name].toml("manifest.toml").get("partial") else "imported"
 
     rows: list[tuple[str, ...]] = []
     shipped = bundled()

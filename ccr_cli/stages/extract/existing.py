@@ -208,18 +208,17 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
         n_rows, errors = _outcome(parts, indexes)
         failed = [error for error, count in zip(errors, n_rows, strict=True) if not count]
         refuse_too_many(len(failed), len(items), options.max_failed, "items", str(failed[0]) if failed else "")
-        about = [base.read_json(part.file("encoder.json")) for part in parts]
+        about = [part.json("encoder.json") for part in parts]
         dim = sum(int(facts["dim"]) for facts in about)
         step = max(1, BLOCK // (2 * dim))
 
         def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
             n_V = n_rows[part]
-            files = [artifact.file(features.shard_name(shard)) for artifact in parts]
             places = [_places(index.iloc[part], shard, n_V) for index in indexes]
             for first in range(0, int(n_V.sum()), step):
                 rows_PND = [  # mapped again for each block, so that what was read leaves memory
-                    np.load(file, mmap_mode="r", allow_pickle=False)[place[first : first + step]]
-                    for file, place in zip(files, places, strict=True)
+                    features.read_shard(artifact, shard, index)[place[first : first + step]]
+                    for artifact, index, place in zip(parts, indexes, places, strict=True)
                 ]
                 rows_ND = np.concatenate(rows_PND, axis=1)
                 assert rows_ND.shape[1] == dim

@@ -222,7 +222,7 @@ class Pieces:
 
     def take_from(self, artifact: base.Artifact) -> None:
         """Takes over the successful items of a complete artifact, so that only the failed ones are left to do."""
-        about = base.read_json(artifact.file(_ABOUT))
+        about = artifact.json(_ABOUT)
         _write_once(self.folder / _ABOUT, about)
         pieces = replace(self, encoder=_digest(about))
         index = features.read_index(artifact)
@@ -230,8 +230,7 @@ class Pieces:
             if self.path(first).is_file() or self.path(first, _AGAIN).is_file():
                 continue
             part = index.iloc[first:end]
-            path = artifact.file(features.shard_name(int(part["shard"].iloc[0])))
-            block = np.load(path, mmap_mode="r", allow_pickle=False)
+            block = features.read_shard(artifact, int(part["shard"].iloc[0]), part)
             writer = pieces.begin(first)
             try:
                 counts = part["n_rows"]

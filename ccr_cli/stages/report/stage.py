@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -309,7 +308,7 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[conten
     for artifact, link in links.values():
         try:
             data = inputs.workspace.linked(artifact, link)
-            manifest = tomllib.loads(data.file("manifest.toml").read_text(encoding="utf-8"))
+            manifest = data.toml("manifest.toml")
         except ArtifactError as error:
             warn(f"no images and no licence of {link.path}: {error.message}")
             continue

@@ -13,7 +13,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.errors import ArtifactError, UnavailableError
+from ccr_cli.trial import try_reading
 
 TYPES = ("ivf", "hnsw")
 NEIGHBOURS, BUILD_EFFORT = 32, 200
@@ -61,21 +63,45 @@ class Index:
         return cls(index, kind)
 
     @classmethod
-    def read(cls, path: Path, kind: str, effort: int) -> Index:
-        """Reads an index and sets the effort of a query; raises ArtifactError if FAISS cannot read it."""
+    def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int]) -> Index:
+        """Reads an index and sets the effort of a query; ArtifactError unless it is one of this kind and shape (V, D).
+
+        Another process reads it first, because a malformed one can crash FAISS.
+        """
         package = faiss()
+        try_reading(path)
         try:
-            index = cls(package.read_index(str(path)), kind)
+            read = package.read_index(str(path))
         except RuntimeError as error:
             raise ArtifactError(f"this version of faiss cannot read the index {path}: {str(error)[:200]}") from None
+        expected = package.IndexHNSWFlat if kind == "hnsw" else package.IndexIVFFlat
+        if not isinstance(read, expected) or (read.ntotal, read.d) != shape or effort < 1:
+            found = f"{type(read).__name__} of {read.ntotal} x {read.d}"
+            raise ArtifactError(f"{path} holds {found}, expected {expected.__name__} of {shape[0]} x {shape[1]}")
+        index = cls(read, kind)
         if kind == "ivf":
             index._index.make_direct_map()
         index.effort = effort
         return index
 
     def write(self, path: Path) -> None:
-        """Writes the index."""
-        faiss().write_index(self._index, str(path))
+        """Writes the index; OSError if there is no room."""
+        problems: list[OSError] = []
+        with atomic_open(path) as handle:
+
+            def write(part: bytes) -> None:
+                try:
+                    handle.write(part)
+                except OSError as error:  # FAISS would hide which error it was
+                    problems.append(error)
+                    raise
+
+            try:
+                faiss().write_index(self._index, faiss().PyCallbackIOWriter(write))
+            except Exception:
+                if problems:
+                    raise problems[0] from None
+                raise
 
     @property
     def effort(self) -> int:

@@ -6,7 +6,6 @@ Shape suffixes: Q queries, V entries that are searched, K candidates or results,
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -139,8 +138,7 @@ def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
 
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
     """The languages that a run was trained on: the targets, then the source."""
-    manifest = workspace.parent(trained, "dataset").file("manifest.toml").read_text(encoding="utf-8")
-    source = str(tomllib.loads(manifest).get("source_lang", "en"))
+    source = str(workspace.parent(trained, "dataset").toml("manifest.toml").get("source_lang", "en"))
     return tuple(dict.fromkeys([*run.langs(run.config(trained)), source]))
 
 
@@ -259,9 +257,10 @@ class Searcher:
         self._about = about if index is None else {"index": index.id}
         if index is not None:
             facts = index_artifact.about(index)
-            self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"])
-            self._candidates = self._method.uncertainty_candidates()
             self.ids: Sequence[str] = index_artifact.entries(index)
+            shape = (len(self.ids), index.counts["dim"])
+            self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"], shape)
+            self._candidates = self._method.uncertainty_candidates()
             return
         entries = cached(inputs.workspace, trained, about, self._items if options.find == "items" else self._captions)
         self.ids, self.rows_VD = entries.ids, entries.rows_VD.to(self._device)

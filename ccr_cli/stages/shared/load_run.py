@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from ccr_cli import registry
@@ -14,33 +15,63 @@ from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tokens import Tokenizer, load_tokenizer
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, out_of_memory
 from ccr_cli.judges.base import load_judge
 from ccr_cli.methods.base import Method
 from ccr_cli.nets.text import text_encoder_from_config
 from ccr_cli.nets.tower import tower_from_config
 from ccr_cli.stages.shared.options import configure
 
+MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, AssertionError, RuntimeError, OverflowError)
+"""What code raises that is given values of another type or range than it was written for."""
+
+LARGEST_WEIGHT = 1e15
+"""Sums of products of larger numbers may not be finite in float32."""
+
 
 def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, Tokenizer]:
-    """Loads the best model of a run and its tokenizer; ArtifactError if the weights do not fit."""
-    settings = run.config(artifact)
+    """Loads the best model of a run and its tokenizer.
+
+    Raises:
+        ArtifactError: If config.json describes no model, or the weights do not fit it or are not finite.
+    """
+    settings, weights = run.config(artifact), artifact.file("model.safetensors")
     require_method(artifact)
+    try:
+        with safe_open(weights, framework="pt") as file:
+            stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        with torch.device("meta"):  # takes no memory, whatever sizes are written there
+            needed = {name: tuple(tensor.shape) for name, tensor in _build(settings).state_dict().items()}
+        differing = next((n for n in sorted({*needed, *stored}) if needed.get(n) != stored.get(n)), None)
+        if differing is not None:
+            wrong = f"{differing} is {stored.get(differing)} there, expected {needed.get(differing)}"
+            raise ValueError(f"{weights.name} does not fit it: {wrong}")
+        method = _build(settings)
+        method.load_state_dict(load_file(weights))
+    except (CcrError, SafetensorError, *MALFORMED) as error:
+        if isinstance(error, UnavailableError) or out_of_memory(error):
+            raise
+        problem = f"{artifact.path / 'config.json'} describes no model: {str(error)[:500]}"
+        raise ArtifactError(problem, hint=artifact.rebuild_hint()) from error
+    if bad := [name for name, tensor in method.state_dict().items() if not (tensor.abs() < LARGEST_WEIGHT).all()]:
+        problem = f"{weights}: {bad[0]} has values that are not finite, or above {LARGEST_WEIGHT:g}"
+        raise ArtifactError(problem, hint=artifact.rebuild_hint())
+    for entry in artifact.files:
+        if entry.path.startswith("tokenizer/"):
+            artifact.file(entry.path)
+    method.start_epoch(method.config.epochs)
+    return method.to(device).eval(), load_tokenizer(artifact.path / "tokenizer")
+
+
+def _build(settings: Mapping[str, Any]) -> Method:
+    """The model that a run's configuration describes, with fresh weights."""
     module = registry.load("methods", settings["method"])
     config = configure(module.Config, settings["options"], settings["method"])
     text = text_encoder_from_config(settings["text_encoder"])
     method: Method = module.Method(config, settings["visual_dim"], text)
     if "visual_tower" in settings:
         method.attach(tower_from_config(settings["visual_tower"]).train_from(config.visual_frozen_layers))
-    try:
-        method.load_state_dict(load_file(artifact.file("model.safetensors")))
-    except RuntimeError as error:
-        raise ArtifactError(f"the weights of {artifact.path} do not fit its configuration: {error}") from None
-    for file in artifact.files:
-        if file.path.startswith("tokenizer/"):
-            artifact.file(file.path)
-    method.start_epoch(config.epochs)
-    return method.to(device).eval(), load_tokenizer(artifact.path / "tokenizer")
+    return method
 
 
 def require_method(artifact: base.Artifact) -> None:

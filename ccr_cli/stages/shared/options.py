@@ -114,7 +114,7 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
             raise UsageError(f"--set {key}={text}: {error}") from None
     try:
         return dataclasses.replace(base if base is not None else config_type(), **values)  # type: ignore[type-var]
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise UsageError(f"{owner}: {error}") from None
 
 

@@ -68,7 +68,7 @@ def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
     module, config = _encoder(feats)
     _require_model(feats, module, config)
     encoder = module.Encoder(config, torch.device("cpu"), torch.float32)
-    if encoder.describe()["weights_sha256"] != base.read_json(feats.file("encoder.json"))["weights_sha256"]:
+    if encoder.describe()["weights_sha256"] != feats.json("encoder.json")["weights_sha256"]:
         raise _changed(feats, f"the weights of {config.model} on this machine are not those that made {feats.path}")
     tower: VisualTower = encoder.tower
     return tower.train_from(frozen_layers)

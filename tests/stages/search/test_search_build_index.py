@@ -70,7 +70,7 @@ def test_equal_vectors_are_all_right() -> None:
 def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     made = Index.build(unit(200), kind)
     made.write(tmp_path / "a.faiss")
-    again = Index.read(tmp_path / "a.faiss", kind, 32)
+    again = Index.read(tmp_path / "a.faiss", kind, 32, (200, unit(1).shape[1]))
     made.effort = 32
     assert again.effort == 32 and again._index.ntotal == 200
     query_QD = unit(9, seed=2)
@@ -78,7 +78,7 @@ def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     assert torch.equal(again.vectors(np.array([3, 199])), unit(200)[[3, 199]])
     (tmp_path / "b.faiss").write_bytes(b"IwFl nothing of the kind")
     with pytest.raises(ArtifactError, match=re.escape(str(tmp_path / "b.faiss"))):
-        Index.read(tmp_path / "b.faiss", kind, 1)
+        Index.read(tmp_path / "b.faiss", kind, 1, (200, 8))
 
 
 def search(chain: Chain, *options: str | Path) -> Any:

@@ -183,7 +183,12 @@ def test_one_run_twice_is_itself(options: tuple[str, ...], several: Chain, tmp_p
     [
         ({"lang": "fr"}, (), "for queries in es and fr", "--lang LANG"),
         ({"criterion": "mAP"}, (), "by the protocol full and labelled", "--protocol full"),
-        ({"options": {"left_out": "3"}}, (), "without the categories none and 3", "leave --ensemble out"),
+        (
+            {"options": {"left_out": "3", "judge": "none"}},
+            (),
+            "without the categories none and 3",
+            "leave --ensemble out",
+        ),
         (
             {"noise": {"style": "image", "target": "pair", "ratio": 0.4, "seed": 0}, "lang": "fr", "criterion": "mAP"},
             ("--lang", "es", "--protocol", "full"),

@@ -1,0 +1,173 @@
+"""What JSON and TOML files of artifacts must look like, checked where they are read.
+
+A shape is a type (`int`, `float | None`; every int is a float too, and numbers are finite), a list `[shape]` of any
+length or `[shape, shape]` of two, a table `{"key": shape, "key?": shape}` (`?` may be absent; further keys are
+allowed), a table `{str: shape}` with any keys, a tuple of alternatives, or `ANY`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from types import NoneType
+from typing import Any
+
+ANY = object()
+LARGEST = 2**63
+"""Whole numbers beyond it fit no table."""
+
+_FIGURE = float | None
+_ENDS = ([float, float], NoneType)
+"""A confidence interval."""
+_MISMATCH = {"ratio": float, "style": str, "target": str, "seed": int}
+_RANKED = {"R@1": float, "R@5": float, "R@10": float, "MedR": float, "queries": int, "mAP?": _FIGURE, "dropped?": int}
+_INTERVALS = {"t2v?": {str: _ENDS}, "v2t?": {str: _ENDS}, "SumR?": _ENDS, "mAP?": _ENDS}
+_GROUP = {"queries": int, "share": float, "R@1": _FIGURE, "R@5": _FIGURE, "R@10": _FIGURE, "MedR": _FIGURE}
+_GROUPS = [_GROUP | {"low": float, "high": float}]
+_CURVE = {"coverage": [float], "risk": [float]}
+_GAPS = {"gaps?": {str: _ENDS}}
+_CALIBRATION = {
+    "auroc?": _FIGURE, "aurc?": _FIGURE, "aurc_random?": _FIGURE, "aurc_best?": _FIGURE, "risk?": {str: _FIGURE},
+    "queries?": int, "curve?": _CURVE, "ece?": _FIGURE,
+    "trivial?": {str: {"auroc?": _FIGURE, "aurc?": _FIGURE, "curve?": _CURVE, **_GAPS}},
+}  # fmt: skip
+_OUTSIDE = {"known": int, "unknown": int, "auroc": float, "interval?": _ENDS, "means?": [float], "rise?": [float]}
+_RESULT = {
+    "run": str, "method": str, "label": str, "noise": _FIGURE, "seed": int | None, "data": str, "split": str,
+    "lang": str, "role": str, "fusion": str, "signature": str, "reading?": str | None, "queries?": str | None,
+    "task?": str | None, "corrupt?": str | None, "ensemble?": ([str], NoneType), "t2v": _RANKED, "v2t": _RANKED,
+    "SumR": _FIGURE, "SumR_interval?": _ENDS, "mAP_interval?": _ENDS, "intervals?": (_INTERVALS, NoneType),
+    "breakdown?": {
+        "length?": {"unit": str, "groups": _GROUPS},
+        "translation?": {"flagged": _GROUP, "not_flagged": _GROUP, "groups?": _GROUPS},
+    },
+    "calibration?": ({"t2v?": (_CALIBRATION, NoneType), "v2t?": (_CALIBRATION, NoneType)}, NoneType),
+    "temperature?": ([float], NoneType), "uncertainty?": ({str: _FIGURE}, NoneType),
+    "ood?": ({"of": str, "signature": str, "t2v?": _OUTSIDE, "v2t?": _OUTSIDE}, NoneType),
+    "told_apart?": ({"t2v?": _OUTSIDE, "v2t?": _OUTSIDE}, NoneType),
+}  # fmt: skip
+_SCORE = {"score": float, "signature?": str, "interval?": _ENDS}
+_QUALITY = {
+    "captions": int, "failed": int, "flagged": int, "flags": {str: int | None}, "repeated": int,
+    "length_ratio": _FIGURE, "score": _FIGURE, "round_trip": ({str: _SCORE}, NoneType),
+    "references": [
+        {
+            "kind": str, "caption_set": str, "source_set": str, "captions": int, "scores": {str: _SCORE},
+            "note": str | None,
+        }
+    ],
+}  # fmt: skip
+_VERDICTS = {
+    "pairs": int, "called_noisy": int, "called_noisy_rare": int, "share_noisy": float,
+    "split": {
+        "by": str, "p_clean?": _FIGURE, "share?": _FIGURE, "sim_vt?": _FIGURE, "sim_st?": _FIGURE, "wrong?": _FIGURE,
+        "expected?": ({"precision": _FIGURE, "recall": _FIGURE}, NoneType),
+    },
+    "detection": ({"auroc": _FIGURE, "recall": _FIGURE, "false_alarms": _FIGURE, "f1": _FIGURE}, NoneType),
+    "calibration": ({"ece": float, "bins?": [{"p_clean": float, "clean": float, "pairs": int}]}, NoneType),
+    "uncertainty": {"clean": _FIGURE, "noisy": _FIGURE},
+}  # fmt: skip
+_SUSPECT = {"source_text": str, "translation": str, "back": str | None, "p_clean": float, "support?": int}
+_SUMMARY = _VERDICTS | {
+    "run?": str, "translation?": str, "label?": str, "lang": (str, [str]), "judge": str, "judge_side?": str | None,
+    "noise": _FIGURE, "seed?": int | None, "langs?": {str: _VERDICTS}, "splits?": {str: _VERDICTS},
+    "most_suspicious": [_SUSPECT],
+}  # fmt: skip
+_OPTIONS = {"judge": str, "judge_side?": str, "batch_size?": int, str: str | bool | float | None}
+SHAPES: dict[str, Any] = {
+    "record": {
+        "kind": str, "schema": int, "name": str, "id": str, "request": {str: ANY}, "counts": {str: int},
+        "parents": [{"kind": str, "id": str, "path": str}], "files": [{"path": str, "bytes": int, "sha256": str}],
+        "created?": str | None, "command?": str | None, "versions?": ({str: str | None}, NoneType),
+        "environment?": (
+            {
+                "seconds?": float, "media_root?": str | None, "recipe?": ({str: ANY}, NoneType), "source?": ANY,
+                "engine.forward?": {str: str | None}, "given?": ({str: ANY}, [{str: ANY}], NoneType),
+            },
+            NoneType,
+        ),
+    },
+    "dataset": {
+        "manifest.toml": {
+            "name": str, "source_lang?": str, "default_encoder?": str, "split_rule?": str, "get?": str,
+            "partial?": [str], "parallel?": {str: str}, "evidence?": {str: str}, "protocols?": [{str: ANY}],
+            "counts?": {str: ANY}, "translations?": [{str: str}], "files?": [{"path": str, "sha256": str}],
+        },
+    },
+    "translation": {
+        "request": {"lang": str, "engine": str, "split?": str | None, "rounds?": int},
+        "quality.json": {str: {"splits": {str: _QUALITY}, "notes": [str], "source_lang?": str, "lang?": str}},
+    },
+    "noise": {"request": _MISMATCH, "counts": {"triplets": int, "mismatched": int}, "noise.json": _MISMATCH},
+    "features": {
+        "request": {"encoder": str, "dtype?": str, "concat?": [str], "parts?": [{"encoder": str}]},
+        "encoder.json": {"encoder?": str, "dim?": int | None, "parts?": [{str: ANY}]},
+    },
+    "run": {
+        "request": {
+            "method?": str, "lang?": (str, [str]), "seed?": int, "noise?": (_MISMATCH, NoneType),
+            "alternatives?": {str: [str]},
+        },
+        "counts": {"epochs?": int, "best_epoch?": int},
+        "config.json": {
+            "method": str, "lang": (str, [str]), "seed": int, "noise": (_MISMATCH, NoneType), "preset": str | None,
+            "select": str, "criterion?": str, "validation?": ([int, int], NoneType), "visual_dim?": int,
+            "dropped?": int, "text_encoder?": {"kind": str}, "options": _OPTIONS, "human?": [str],
+            "pairs?": ({"sha256": str}, NoneType),
+        },
+        "history.jsonl": {"epoch": int, "loss": {str: _FIGURE}, "val?": ({str: ANY}, NoneType)},
+        "stopped.json": {"why": str},
+    },
+    "evaluation": {"request": {"split?": str | None}, "metrics.json": {"results": [_RESULT]}},
+    "diagnosis": {"request": {"judge?": str}, "summary.json": _SUMMARY},
+    "index": {
+        "request": {"split": str | None, "find": str, "lang": str | None, "type": str},
+        "counts": {"entries": int, "dim": int},
+        "index.json": {
+            "type": str, "effort": int, "measured_on?": str, "recall": {"at": int, "value": float, "queries?": int},
+        },
+    },
+}  # fmt: skip
+"""What ccr reads of each kind: of its record (`request`, `counts`), and of its files."""
+
+
+def problem(value: Any, shape: Any, place: str = "") -> str | None:
+    """Where and how a value of JSON or TOML differs from a shape; None if it fits."""
+    if isinstance(shape, tuple):
+        problems = [problem(value, each, place) for each in shape]
+        return None if None in problems else max(filter(None, problems), key=lambda text: len(text.split(" ")[0]))
+    if (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) >= LARGEST):
+        return f"{place or 'the value'} is {str(value)[:20]}, out of range"
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return f"{place or 'the value'} is not UTF-8"
+    known: Mapping[Any, Any] = shape if isinstance(shape, dict) else {}
+    if isinstance(value, dict) and (shape is ANY or isinstance(shape, dict)):
+        missing = [key for key in known if isinstance(key, str) and not key.endswith("?") and key not in value]
+        if missing:
+            return f"{place or 'it'} lacks {missing[0]!r}"
+        inner = [(f"{place}.{key}".lstrip("."), v, key) for key, v in value.items()]
+        found = (problem(key, str, where) or problem(v, _shape_of(known, key), where) for where, v, key in inner)
+        return next(filter(None, found), None)
+    if isinstance(value, list) and (shape is ANY or isinstance(shape, list)):
+        shapes = shape if isinstance(shape, list) else [ANY]
+        if len(shapes) > 1 and len(value) != len(shapes):
+            return f"{place or 'it'} has {len(value)} values, expected {len(shapes)}"
+        inside = ((v, shapes[n % len(shapes)], f"{place}[{n}]") for n, v in enumerate(value))
+        return next(filter(None, (problem(*one) for one in inside)), None)
+    if shape is ANY:
+        return None
+    if isinstance(shape, dict | list):
+        return f"{place or 'it'} is {value!r:.60}, expected a {'table' if isinstance(shape, dict) else 'list'}"
+    types = getattr(shape, "__args__", (shape,))
+    whole = isinstance(value, int) and not isinstance(value, bool) and float in types
+    if whole or type(value) in types:
+        return None
+    names = " or ".join("null" if type_ is type(None) else type_.__name__ for type_ in types)
+    return f"{place or 'it'} is {value!r:.60}, expected {names}"
+
+
+def _shape_of(table: Mapping[Any, Any], key: str) -> Any:
+    return next((table[name] for name in (key, f"{key}?", str) if name in table), ANY)

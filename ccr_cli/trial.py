@@ -1,0 +1,210 @@
+"""Reading files with libraries written in C, in a process that may crash.
+
+A malformed MATLAB, HDF5 or FAISS file can end the process that reads it. Another process therefore reads it first, with
+a limit on memory and time; MATLAB files, whose reader crashed in tests, are read there alone, and their arrays handed
+over as `.npy`. That process waits for the next file, because starting it takes a second.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+import resource
+import select
+import signal
+import subprocess
+import sys
+import threading
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ccr_cli.errors import ArtifactError
+
+MEMORY, EXPANSION = 6 << 30, 64
+"""A reader may use this many bytes, and so many more per byte of the file."""
+SECONDS, BYTES_PER_SECOND = 60.0, 5e6
+"""A reader may take so long, and longer for a larger file."""
+
+ARRAY = "$array"
+"""Key of a node that stands for an array."""
+
+
+class UnfitIndexError(Exception):
+    """A FAISS index whose parts do not fit each other."""
+
+
+_lock = threading.Lock()
+_reader: subprocess.Popen[str] | None = None
+
+
+def try_reading(path: Path) -> None:
+    """Reads an HDF5 or FAISS file in another process; it is read once, unless it changes.
+
+    Errors that a library reports are left to the reader of this process, which knows what to say about them.
+
+    Raises:
+        ArtifactError: If reading it crashes, hangs, takes too much memory, or a FAISS index refers to entries that it
+            lacks.
+    """
+    if path.is_file():
+        stat = path.stat()
+        _try(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+
+
+@lru_cache(maxsize=256)
+def _try(path: Path, size: int, *state: int) -> None:
+    answer = _ask(path, size, "read", path)
+    if answer != "ok":
+        raise ArtifactError(f"{path} is damaged: {answer}")
+
+
+def read_matlab(path: Path, squeezed: bool = False) -> dict[str, Any]:
+    """Reads the variables of a MATLAB file, in another process.
+
+    Matrices are arrays (a sparse one as a dense one), structs are dicts, cells are lists; other values are None.
+    `squeezed` removes dimensions of one.
+
+    Raises:
+        ArtifactError: If it cannot be read, or reading it crashes, hangs or takes too much memory.
+    """
+    with TemporaryDirectory(prefix="ccr-matlab-") as folder:
+        answer = _ask(path, path.stat().st_size, "squeezed" if squeezed else "matlab", Path(folder))
+        if not answer.startswith("{"):
+            hint = "save it with -v7" if "7.3" in answer else None
+            raise ArtifactError(f"{path} is not a readable MATLAB file: {answer}", hint=hint)
+        content: dict[str, Any] = json.loads(answer, object_hook=lambda node: _array(Path(folder), node))
+    return content
+
+
+def _array(folder: Path, node: dict[str, Any]) -> Any:
+    """Maps the array that a node stands for; its file may be deleted then."""
+    import numpy as np
+
+    return np.load(folder / f"{node[ARRAY]}.npy", mmap_mode="c") if ARRAY in node else node
+
+
+def _ask(path: Path, size: int, how: str, place: Path) -> str:
+    """The answer of the other process, which is started if there is none; or what became of it."""
+    global _reader
+    with _lock:
+        if _reader is None or _reader.poll() is not None:
+            command = [sys.executable, "-m", "ccr_cli.trial"]
+            env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+            env |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+            quiet = subprocess.DEVNULL
+            _reader = subprocess.Popen(
+                command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet, text=True
+            )
+            atexit.register(_stop, _reader)
+        assert _reader.stdin is not None and _reader.stdout is not None
+        names = (os.fsencode(file).hex() for file in (path.absolute(), place))
+        _reader.stdin.write(f"{MEMORY + EXPANSION * size} {how} {' '.join(names)}\n")
+        _reader.stdin.flush()
+        seconds = SECONDS + size / BYTES_PER_SECOND
+        ready, _, _ = select.select([_reader.stdout], [], [], seconds)
+        answer = _reader.stdout.readline().strip() if ready else f"reading it takes more than {seconds:.0f} s"
+        if not answer:
+            code = -_reader.wait()
+            answer = f"reading it ends with {signal.Signals(code).name if code > 0 else 'an exit'}"
+        if not ready or _reader.poll() is not None:
+            _stop(_reader)
+            atexit.unregister(_stop)
+            _reader = None
+        return answer
+
+
+def _stop(reader: subprocess.Popen[str]) -> None:
+    reader.kill()
+    reader.communicate()
+
+
+def _read(path: str) -> None:
+    """Reads all that an HDF5 or FAISS file holds."""
+    if path.endswith(".faiss"):
+        _read_faiss(path)
+        return
+    import h5py
+
+    with h5py.File(path, "r", locking=False) as file:
+        file.visititems(lambda _, entry: None if isinstance(entry, h5py.Group) else entry[()] is None or None)
+
+
+def _read_matlab(path: str, squeezed: bool, folder: Path) -> str:
+    """Writes the arrays of a MATLAB file into a folder, and returns as JSON where each belongs."""
+    import numpy as np
+    from scipy.io import loadmat
+
+    numbers = itertools.count()
+
+    def tree(value: Any) -> Any:
+        value = value.toarray() if hasattr(value, "toarray") else value
+        if names := getattr(getattr(value, "dtype", None), "names", None):
+            struct = value.reshape(-1)[0] if isinstance(value, np.ndarray) and value.size == 1 else value
+            return None if isinstance(struct, np.ndarray) else {name: tree(struct[name]) for name in names}
+        array = np.asarray(value)
+        if array.dtype == object:
+            return [tree(cell) for cell in array.reshape(-1)]
+        if array.dtype.kind not in "fiubcU":
+            return None
+        number = next(numbers)
+        np.save(folder / f"{number}.npy", array, allow_pickle=False)
+        return {ARRAY: number}
+
+    content = loadmat(path, squeeze_me=squeezed)
+    return json.dumps({str(name): tree(value) for name, value in content.items() if not name.startswith("__")})
+
+
+def _read_faiss(path: str) -> None:
+    """Reads an index and raises UnfitIndexError unless everything in it refers to one of its entries."""
+    import faiss
+    import numpy as np
+
+    index: Any = faiss.read_index(path)
+    graph, lists = getattr(index, "hnsw", None), getattr(index, "invlists", None)
+    if graph is not None:
+        neighbours, offsets = faiss.vector_to_array(graph.neighbors), faiss.vector_to_array(graph.offsets)
+        entries = [neighbours, np.array([graph.entry_point])]
+        fits = len(offsets) == index.ntotal + 1 and (np.diff(offsets.astype(np.int64)) >= 0).all()
+        fits = fits and offsets[-1] == len(neighbours) and index.storage.ntotal == index.ntotal
+    elif lists is not None:
+        sizes = [lists.list_size(number) for number in range(lists.nlist)]
+        entries = [faiss.rev_swig_ptr(lists.get_ids(n), size) for n, size in enumerate(sizes) if size]
+        fits = sum(sizes) == index.ntotal and lists.nlist == index.nlist == index.quantizer.ntotal
+    else:
+        raise UnfitIndexError("it is an index of a type that ccr does not write")
+    if not fits or any((ids < -1).any() or (ids >= index.ntotal).any() for ids in entries):
+        raise UnfitIndexError("its parts do not fit its number of entries")
+
+
+def _answer() -> None:
+    """Reads the files that standard input names, one a line, and answers each with a line."""
+    for line in sys.stdin:
+        limit, how, *names = line.split()
+        path, place = (os.fsdecode(bytes.fromhex(name)) for name in names)
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        resource.setrlimit(resource.RLIMIT_AS, (int(limit) if hard < 0 else min(int(limit), hard), hard))
+        answer = "ok"
+        try:
+            if how == "read":
+                _read(path)
+            else:
+                answer = _read_matlab(path, how == "squeezed", Path(place))
+        except NotImplementedError:
+            answer = "it has format 7.3 (HDF5)" if how != "read" else "ok"
+        except Exception as error:
+            too_much = isinstance(error, MemoryError) or "memory" in str(error).lower()
+            told = how != "read" or isinstance(error, UnfitIndexError)
+            answer = (
+                f"reading it takes more than {int(limit) >> 30} GiB of memory"
+                if too_much
+                else str(error) * told or "ok"
+            )
+        print(" ".join(answer.split()), flush=True)
+
+
+if __name__ == "__main__":
+    _answer()

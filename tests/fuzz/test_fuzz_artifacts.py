@@ -1,0 +1,92 @@
+"""Artifacts whose hashes are right and whose content is malformed: refused with exit 4, or harmless; no traceback."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+import toy
+from mutate import Victim
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.errors import ArtifactError
+from ccr_cli.stages.verify import malformed
+
+SEED = 21
+FRESH = "fresh"
+"""Name of what a command makes of a malformed artifact."""
+
+
+@pytest.fixture(scope="module")
+def victim(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Victim:
+    """A workspace with an artifact of every kind that other stages read."""
+    root = tmp_path_factory.mktemp("victim") / "workspace"
+    shutil.copytree(chain.root, root)
+    for kind in ("ivf", "hnsw"):
+        toy.ok("index", "toy-es-infonce", "--split", "all", "--type", kind, "--name", kind, workspace=root)
+    return Victim(root)
+
+
+def commands(folder: Path) -> list[tuple[str | Path, ...]]:
+    """The commands that read an artifact of a kind."""
+    run = folder if folder.parent.name == "runs" else "toy-es-infonce"
+    made = ("--name", FRESH, "--device", "cpu")
+    train = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, "--name", FRESH)
+    search, evaluate = ("search", "rojo", run), ("evaluate", run, *made)
+    diagnose = ("diagnose", run, "--judge", "gmm", *made)
+    of_kind: dict[str, list[tuple[str | Path, ...]]] = {
+        "datasets": [("data", "show", "toy"), train, search, evaluate],
+        "translations": [train, diagnose],
+        "noise": [(*train, "--noise", "0.4")],
+        "features": [train, search, evaluate],
+        "runs": [search, evaluate, diagnose, ("compare",)],
+        "evaluations": [("compare",), ("show", folder)],
+        "diagnoses": [("show", folder)],
+        "indexes": [("search", "rojo", folder, "--split", "all")],
+    }
+    kind = folder.parent.name if folder.parent.name in of_kind else folder.parent.parent.name
+    return [("show",), *of_kind[kind]]
+
+
+def attack(victim: Victim, number: int, all_commands: bool) -> bool:
+    """Mutates a file chosen by the number; whether it is refused. Any exception but a user's error is raised."""
+    rng = random.Random(number)
+    folder, name = rng.choice(victim.files())
+    victim.change(folder, name, rng)
+    try:
+        try:
+            problem = malformed(base.load(folder))
+        except ArtifactError as error:
+            problem = error.message
+        if all_commands or (problem is None and number % 20 == 0):
+            for command in commands(folder):
+                outcome = toy.ccr(*command, workspace=victim.root)
+                assert outcome.code in (0, 2, 3, 4, 6), (number, folder, name, command, outcome.err)
+                for made in victim.root.glob(f"*/{FRESH}*"):
+                    shutil.rmtree(made)
+                shutil.rmtree(victim.root / ".cache", ignore_errors=True)
+    except BaseException as error:
+        error.add_note(f"input {number}: {name} of {folder}")
+        raise
+    finally:
+        victim.restore()
+    return problem is not None
+
+
+def test_a_few_malformed_artifacts(victim: Victim) -> None:
+    assert any(attack(victim, SEED + number, False) for number in range(40))
+
+
+@pytest.mark.slow
+def test_malformed_artifacts(victim: Victim) -> None:
+    refused = sum(attack(victim, 1000 + number, False) for number in range(2000))
+    assert refused > 1000
+
+
+@pytest.mark.soak
+def test_malformed_artifacts_and_every_command_that_reads_them(victim: Victim) -> None:
+    for number in range(100_000):
+        attack(victim, 10**6 + number, number % 10 == 0)
