@@ -8,6 +8,7 @@
 #
 # WORKSPACE (products)     folder of the artifacts
 # EPOCHS (8)               epochs of the run
+# METHOD (uml)             training method; with a few hundred items also try infonce
 # DATA (noto-emoji)        the data set in the dataset format that plays the shop, or its folder
 # You can stop it at any time; the same command resumes.
 set -euo pipefail
@@ -61,7 +62,7 @@ step "extract: one vector per picture, with a small encoder; better with clip, t
 features="$(made ccr extract "$data" --encoder efficientnet-lite0 --set image_size=128)"
 
 step "train: a method that withstands wrong translations"
-run="$(made ccr train "$data" "$spanish" "$features" --method uml --epochs "${EPOCHS:-8}")"
+run="$(made ccr train "$data" "$spanish" "$features" --method "${METHOD:-uml}" --epochs "${EPOCHS:-8}")"
 
 step "evaluate: Spanish queries written by the engine, English ones by people"
 ccr evaluate "$run" >/dev/null    # its table is on standard error
@@ -69,7 +70,7 @@ ccr evaluate "$run" >/dev/null    # its table is on standard error
 step "diagnose: the captions that fit their pictures least"
 ccr diagnose "$run" --worst 10 --sheet "$out/worst.html"
 
-step "search: in Spanish, although nobody wrote a Spanish caption"
+step "search: all products, in Spanish, although nobody wrote a Spanish caption"
 ccr search "una cara feliz" "$run" --top 10
 ccr search "un animal" "$run" --top 10 --sheet "$out/search.html"
 

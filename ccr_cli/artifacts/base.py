@@ -142,12 +142,17 @@ class Artifact:
         return any(p.kind == kind for p in self.parents)
 
     def rebuild_hint(self) -> str:
-        """The command that makes the artifact again."""
+        """The command that makes the artifact again; it names the parents, because others may fit by now."""
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
             return f"rebuild it, or see: ccr verify {self.path}"
-        parents = " ".join(shlex.quote(parent.path) for parent in self.parents)
-        words = [parents if word == "-" else word for word in command.split(" ") if word != "--force"]
+        words = [word for word in command.split(" ") if word != "--force"]
+        runs = [parent.path for parent in self.parents if parent.kind == "run"]
+        parents = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
+        names = {Path(path).name for path in parents} | {*FOLDERS.values()}
+        if words[1] not in ("data", "demo", "report") and not any(word.partition("/")[0] in names for word in words):
+            words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
+            words[2:2] = map(shlex.quote, parents)
         return f"rebuild it: {' '.join(words)} --force"
 
 

@@ -70,8 +70,17 @@ def mean_ap(result: Mapping[str, Any]) -> float | None:
     return None if t2v is None or v2t is None else (t2v + v2t) / 2
 
 
+LEAST_QUERIES = 20
+"""Fewest queries that have an interval."""
+
+
 def interval(result: Mapping[str, Any], figure: str, direction: str | None = None) -> tuple[float, float] | None:
-    """The bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None where there is none."""
+    """The bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None where there is none.
+
+    Of fewer than `LEAST_QUERIES` queries it says nothing: resamples of equal ranks are all equal.
+    """
+    if result["t2v"].get("queries", LEAST_QUERIES) < LEAST_QUERIES:
+        return None
     early = {"SumR": result.get("SumR_interval"), "mAP": result.get("mAP_interval")}  # 0.1.dev
     intervals = result.get("intervals") or early
     ends = (intervals.get(direction) or {} if direction else intervals).get(figure)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -70,6 +70,17 @@ class Workspace:
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
         """Loads an artifact's (first) parent of a kind; raises ArtifactError if there is none, or as `linked` does."""
         return self.linked(artifact, artifact.parent(kind))
+
+    def stale(self, artifacts: Sequence[base.Artifact], rebuilt: Sequence[base.Artifact] | None = None) -> set[str]:
+        """Returns the ids of artifacts that were made, directly or not, from another state of `rebuilt` (default: any).
+
+        A deleted parent leaves an artifact valid.
+        """
+        now = {self.relative(a.path): a.id for a in (artifacts if rebuilt is None else rebuilt)}
+        stale = {a.id for a in artifacts if any(now.get(link.path, link.id) != link.id for link in a.parents)}
+        while more := {a.id for a in artifacts if any(link.id in stale for link in a.parents)} - stale:
+            stale |= more
+        return stale
 
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
         """Loads a parent of an artifact; raises ArtifactError if it is gone or was replaced."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import webbrowser
 from collections.abc import Iterable, Iterator
@@ -62,16 +63,25 @@ def search(
     try:
         inputs = call.inputs()
     except ArtifactError as error:
+        if query is not None and call.artifacts and " " not in query:
+            hint = f"{error.hint}; a query of several words is in quotes: ccr search '{query} {call.artifacts[0]}'"
+            raise ArtifactError(error.message, hint) from None
         if named in (None, "-"):
             raise
         raise UsageError(
             f"search with words, --image or --query-file, one of them: {error.message}", error.hint
         ) from None
+    if image is not None and not image.is_file():
+        on_web = re.match("[a-z]+:/", str(image))
+        hint = "ccr reads pictures from files: download it first" if on_web else None
+        raise UsageError(f"there is no file {image}", hint)
     if queries is not None and queries != Path("-") and not queries.exists():
         raise UsageError(f"there is no file {queries}")
     from ccr_cli.stages.search.stage import for_sheet, open_searcher
 
     searcher = open_searcher(inputs, options)
+    if (image is not None) == (searcher.options.find == "captions"):  # only between texts and pictures
+        searcher.calibrate()
     if image is not None:
         answers: Iterable[Answer] = iter([searcher.file(image, top)])
     else:

@@ -34,6 +34,7 @@ def serve(
     access_rules(options)
     inputs = call.inputs()
     searcher = open_searcher(inputs, searched)
+    searcher.calibrate()
 
     def ready(address: str) -> None:
         print(address, flush=True)

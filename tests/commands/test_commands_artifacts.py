@@ -287,6 +287,17 @@ def test_a_parent_was_replaced(finished: Chain) -> None:
         assert done.code == 4 and "features/toy/" in done.out + done.err
 
 
+def test_what_was_made_from_another_state_of_a_run_is_left_out(finished: Chain) -> None:
+    run, stale = finished.find("run", "uml"), finished.find("evaluation", "uml")
+    edit_record(run, request={**run.request, "x": 1})
+    for words in ((run.path,), (stale.path,)):
+        done = finished.ccr("compare", finished.find("run", "infonce").path, *words)
+        assert (done.code, done.out) == (4, "") and f"ccr evaluate runs/{run.name}" in done.err
+    done = finished.ccr("compare")
+    assert done.code == 2 and f"{stale.name} is left out" in done.err
+    assert "stale; SumR" in finished.ccr("show").out
+
+
 def test_same_request_twice_does_no_work_twice(chain: Chain) -> None:
     before = everything(chain.root)
     run = chain.find("run", "uml")

@@ -15,7 +15,7 @@ from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
-from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
+from ccr_cli.data.formats.captions_csv import COLUMNS, OTHER_NAMES, table_lines, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
@@ -184,16 +184,21 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
     if headless and form not in ("captions-csv", "excel"):
         raise UsageError(f"--columns {','.join(columns)}: expected OURS=YOURS", hint=OTHER_NAMES)
     names = list(columns) if headless else _names(layout)
-    chosen = {role(ours): theirs for ours, theirs in columns.items()} if isinstance(columns, Mapping) else {}
     if not names:
         raise ArtifactError(f"{path} is empty", hint="a table has a column for the pictures and one for the texts")
-    for ours, theirs in _single(chosen, names):
-        if theirs not in names:
-            near = difflib.get_close_matches(theirs, names, 1)
-            raise ArtifactError(
-                f"{_header(layout, names)}; there is no column {theirs!r}",
-                hint=f"--columns {ours}={shlex.quote(near[0])}" if near else OTHER_NAMES,
-            )
+    chosen = _chosen(columns, names) if isinstance(columns, Mapping) else {}
+    absent = [(ours, theirs) for ours, theirs in _single(chosen, names) if theirs not in names]
+    if absent:
+        near = [(ours, difflib.get_close_matches(theirs, names, 1)) for ours, theirs in absent]
+        meant = ",".join(f"{ours}={shlex.quote(likely[0])}" for ours, likely in near if likely)
+        what = " or ".join(repr(theirs) for _, theirs in absent)
+        hint = f"--columns {meant}" if meant else OTHER_NAMES
+        raise ArtifactError(f"{_header(layout, names)}; there is no column {what}", hint=hint)
+    if headless and "text" in (header := match(first := _names(layout), {})) and {"item_id", "media"} & {*header}:
+        raise UsageError(
+            f"{_header(layout, first)}, and --columns {','.join(columns)} is for a table without one",
+            hint=f"leave --columns out; or, if the first line is no header: --set columns={','.join(columns)}",
+        )
     found = match(names, chosen)
     lacking = [] if "text" in found else ["the text"]
     lacking += [] if {"item_id", "media"} & {*found} else ["the picture"]
@@ -286,14 +291,35 @@ def _rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
 
 def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str, int]:
     """Returns the option for a header below other lines: the first of some with columns of a picture and a text."""
-    chosen = {role(ours): theirs for ours, theirs in columns.items()}
     for row, (number, cells) in enumerate(islice(_rows(layout), _MOST_ABOVE)):
         names = [cell.strip() for cell in cells]
+        try:
+            chosen = _chosen(columns, names)
+        except UsageError:  # it is raised for the header that is read
+            return {}
         found = match(names, chosen)
         known = "text" in found and ("media" in found or "item_id" in found)
         if known and all(theirs in names for _, theirs in _single(chosen, names)):
             return {"header_line": number} if row else {}
     return {}
+
+
+def _chosen(columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Returns the user's columns by our names, in the case of the header; UsageError for `YOURS=OURS`."""
+    as_in_file = {name.lower(): name for name in reversed(names)}
+    swapped = {theirs: as_in_file[ours.lower()] for ours, theirs in columns.items() if ours.lower() in as_in_file}
+    if swapped and all(theirs.lower() not in as_in_file and theirs.partition(".")[0] in COLUMNS for theirs in swapped):
+        right = ",".join(f"{ours}={shlex.quote(theirs)}" for ours, theirs in swapped.items())
+        said = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+        raise UsageError(f"--columns {said}: the name in your file comes after the =", hint=f"--columns {right}")
+
+    def found(theirs: str) -> str:
+        return theirs if theirs in names else as_in_file.get(theirs.strip().lower(), theirs)
+
+    return {
+        role(ours): theirs if theirs in names else ",".join(map(found, theirs.split(",")))
+        for ours, theirs in columns.items()
+    }
 
 
 def _single(chosen: Mapping[str, str], names: Sequence[str]) -> Iterator[tuple[str, str]]:

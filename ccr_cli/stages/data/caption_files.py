@@ -142,16 +142,16 @@ def _in_words(error: OtherRequestError, place: Path, files: Sequence[CheckedFile
 
 
 def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
-    """Lists the artifacts that were made from another state of a data set."""
-    stale = []
+    """Lists the artifacts that were made, directly or not, from another state of a data set."""
+    made = []
     for kind, path in workspace.places():
         with suppress(ArtifactError):
-            made = base.load(path, kind)
-            parents = [link for link in made.parents if link.kind == "dataset"]
-            if any(link.path == workspace.relative(data.path) and link.id != data.id for link in parents):
-                stale.append(f"{workspace.relative(path)}; {made.rebuild_hint()}")
+            made.append(base.load(path, kind))
+    ids = workspace.stale(made, [data])
+    # ccr train makes the noise again
+    stale = [f"{workspace.relative(a.path)}; {a.rebuild_hint()}" for a in made if a.id in ids and a.kind != "noise"]
     if stale:
-        more = [f"and {len(stale) - _MOST_STALE:,} more"] if len(stale) > _MOST_STALE else []
+        more = [f"and {len(stale) - _MOST_STALE:,} more; ccr show lists them"] if len(stale) > _MOST_STALE else []
         lines = "\n  ".join([*stale[:_MOST_STALE], *more])
         warn(f"made from the earlier {data.name}, and to be made again in this order:\n  {lines}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -21,6 +23,9 @@ from ccr_cli.stages.data.collection import warn_of_kept_media_root
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 from ccr_cli.stages.shared.failures import write_failures
 from ccr_cli.stages.shared.leaks import warn_of_overlap
+
+_MOST_MISSING = 10
+"""Most missing media that are listed."""
 
 
 def import_folder(workspace: Workspace, source: str, options: ImportOptions = DEFAULTS) -> base.Artifact:
@@ -67,12 +72,22 @@ def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
 
 
 def warn_of_absent_media(missing: Sequence[Path]) -> None:
-    """Warns of missing media."""
-    if missing:
-        outside = [path for path in missing if path.is_file()]
-        lacking = f"{len(missing)} media are missing, the first: {missing[0]}; ccr extract will need them"
-        why = f" ({len(outside)} of them exist, but outside of it, such as {outside[0]})" if outside else ""
-        warn(f"{lacking}, below one folder{why}: --media-root DIR")
+    """Warns of missing media, and lists the first of them, each with the file whose name differs only in case."""
+    if not missing:
+        return
+
+    @cache
+    def beside(folder: Path) -> dict[str, str]:
+        return {name.lower(): name for name in os.listdir(folder)} if folder.is_dir() else {}
+
+    lines = []
+    for path in missing[:_MOST_MISSING]:
+        other = beside(path.parent).get(path.name.lower())
+        why = "it leads out of the media root" if path.is_file() else f"there is {other}" if other else ""
+        lines.append(f"{path}{f' ({why})' if why else ''}")
+    lines += [f"and {len(missing) - _MOST_MISSING:,} more"] if len(missing) > _MOST_MISSING else []
+    what = f"{len(missing)} media are missing, and ccr extract will need them; of another folder: --media-root DIR"
+    warn("\n  ".join([what, *lines]))
 
 
 def locate(source: str) -> Path:

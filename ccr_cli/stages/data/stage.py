@@ -35,8 +35,12 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         raise UsageError(
             "the file of your captions is missing", hint="name it before the options: ccr data import FILE"
         )
-    if not sources and "help" not in (options.format_options or {}):
+    if not sources and options.form is None and for_own:
+        raise UsageError("the options of --set depend on the format", hint="ccr data import FILE --set help")
+    if not sources and not for_own:
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
+    if options.media_root is not None and not options.media_root.is_dir():
+        raise UsageError(f"--media-root {options.media_root}: there is no such folder")
     collection_only = options.root is not None or options.allow_partial
     if options.form is not None or (sources and all(map(_is_own, sources))):
         if collection_only:

@@ -181,7 +181,7 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
     noise, unless systems differ in nothing else.
 
     Raises:
-        ArtifactError: If systems were evaluated in different settings, or a run has no evaluation.
+        ArtifactError: If systems were evaluated in different settings, a run has no evaluation, or one that is stale.
         UsageError: If there are not two systems, or not two of one condition.
     """
     if unknown := [key for key in by if key not in (*CONDITIONS, NO_CONDITION)]:
@@ -235,7 +235,7 @@ def _fitting(inputs: Inputs) -> list[base.Artifact]:
     """The evaluations in the workspace that share the most common setting of a target language."""
     by_setting: dict[Setting, dict[str, base.Artifact]] = {}
     order: dict[str, tuple[object, ...]] = {}
-    artifacts = inputs.workspace.artifacts("evaluation")
+    artifacts = [a for a in inputs.workspace.artifacts("evaluation") if inputs.current_runs(a) is not None]
     for artifact in artifacts:
         results = [RunResult(artifact, n, result) for n, result in enumerate(evaluation.results(artifact))]
         order[artifact.id] = (*method_order(str(results[0].result["label"])), artifact.name)
@@ -265,8 +265,12 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
             own = [a for a in inputs.workspace.artifacts("evaluation") if evaluation.run_id(a) == artifact.id]
             if not own and not any(made_from(artifact)(a) for a in named):
                 path = inputs.workspace.relative(artifact.path)
+                if any(link.path == path for a in inputs.workspace.artifacts("evaluation") for link in a.parents):
+                    problem = f"{path} was rebuilt since it was evaluated, so its evaluation is stale"
+                    raise ArtifactError(problem, hint=f"ccr evaluate {path} --force")
                 raise ArtifactError(f"{path} was not evaluated yet", hint=f"ccr evaluate {path}")
         for a in own:
+            inputs.current_runs(a)
             inputs.note(a)
             results = [RunResult(a, n, result) for n, result in enumerate(evaluation.results(a))]
             found.setdefault(evaluation.run_id(a), []).extend(results)

@@ -11,7 +11,7 @@ from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import say, warn
-from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.base import Record, stem
 from ccr_cli.data.formats.layout import look
 from ccr_cli.data.protocols import Protocol, first_captions
 from ccr_cli.errors import ArtifactError, CcrError, UsageError, did_you_mean
@@ -54,11 +54,11 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
         trained: The languages of the run; queries that name no language are in the only one of `langs`, or of these.
 
     Returns:
-        The columns of a data set's captions, in the order of the file.
+        The columns of a data set's captions, in the order of the file, without queries for items that are elsewhere.
 
     Raises:
         UsageError: If the file does not exist, or does not name its languages.
-        ArtifactError: If it is damaged or empty, an item is unknown, or no query is left.
+        ArtifactError: If it is damaged or empty, or no query is left.
     """
     if not path.is_file():
         meant = did_you_mean(str(path), ("human", "mt", "both"))
@@ -74,13 +74,13 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
     item_of = _items_by_name(split.data)
     split_of = dict(zip(split.data.items["item_id"], split.data.items["split"], strict=True))
     searched, lang_of = set(split.items["item_id"]), langs or trained
-    rows, elsewhere = [], Counter[str]()
+    rows, elsewhere, unknown = [], Counter[str](), list[Record]()
     for number, record in enumerate(records, 1):
         name = record.item or record.media
         item = item_of.get(name) or item_of.get(stem(name))
         if item is None:
-            problem = f"{record.where}: {split.data.name} has no item {name!r}"
-            raise ArtifactError(problem, hint=f"an item_id, such as {next(iter(split_of))!r}, or the name of a picture")
+            unknown.append(record)
+            continue
         if not record.lang and len(lang_of) > 1:
             problem = f"{record.where} names no language, and there are several: {', '.join(lang_of)}"
             raise UsageError(problem, hint=f"--lang {lang_of[0]}, or a column lang")
@@ -90,11 +90,16 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
         elif text:
             elsewhere[split_of[item]] += 1
     frame = pd.DataFrame(rows, columns=["caption_id", "item_id", "lang", "text"])
-    if elsewhere:
-        others = ", ".join(f"{count} of {other}" for other, count in elsewhere.items())
-        message = f"{path.name}: queries for items outside {split.name} are left out: {others}"
+    others = [f"{count} of {other} items" for other, count in elsewhere.items()]
+    if unknown:
+        first = f"{unknown[0].item or unknown[0].media!r} in {unknown[0].where}"
+        others.append(f"{len(unknown)} of items that {split.data.name} does not have, the first {first}")
+    if others:
+        message = f"{path.name}: queries for items outside {split.name} are left out: {', '.join(others)}"
         if frame.empty:
-            raise ArtifactError(f"{message}; none is left", hint=f"--split {elsewhere.most_common(1)[0][0]}")
+            ids = f"an item_id, such as {next(iter(split_of))!r}, or the name of a picture"
+            one = [f"--split {name} evaluates on these items" for name, _ in elsewhere.most_common(1)]
+            raise ArtifactError(f"{message}; none is left", hint=(one or [ids])[0])
         warn(message)
     if frame.empty:
         raise ArtifactError(f"{path} has no queries", hint=COLUMNS)

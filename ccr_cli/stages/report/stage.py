@@ -162,34 +162,16 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
         return not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen
 
     runs: dict[str, base.Artifact] = {}
-    evaluations, diagnoses = (
-        [a for a in inputs.all(kind, fits) if _current(inputs, a, runs, explicit)]
-        for kind in ("evaluation", "diagnosis")
-    )
+
+    def current(a: base.Artifact) -> bool:
+        found = inputs.current_runs(a)
+        runs.update({one.id: one for one in found or []})
+        for gone in [] if found is None else [link for link in a.parents if link.kind == "run" and link.id not in runs]:
+            warn(f"{gone.path} is gone: {a.name} is reported without its training")
+        return found is not None
+
+    evaluations, diagnoses = (list(filter(current, inputs.all(kind, fits))) for kind in ("evaluation", "diagnosis"))
     return evaluations, diagnoses, runs
-
-
-def _current(inputs: Inputs, artifact: base.Artifact, runs: dict[str, base.Artifact], explicit: set[str]) -> bool:
-    """Adds the runs of an artifact to `runs`, and returns whether the artifact is about them as they are now.
-
-    A deleted run leaves its evaluation valid; a retrained one makes it stale.
-
-    Raises:
-        ArtifactError: If a given artifact is stale.
-    """
-    for link in [link for link in artifact.parents if link.kind == "run" and link.id not in runs]:
-        try:
-            runs[link.id] = inputs.workspace.linked(artifact, link)
-            inputs.note(runs[link.id])
-        except ArtifactError as error:
-            if not inputs.workspace.place_of(artifact, link).exists():
-                warn(f"{link.path} is gone: {artifact.name} is reported without its training")
-            elif artifact.id in explicit:
-                raise
-            else:
-                warn(f"{artifact.name} is left out: {error.message}")
-                return False
-    return True
 
 
 def _made_from(artifact: base.Artifact, parents: Collection[str]) -> bool:

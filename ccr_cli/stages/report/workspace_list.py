@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from ccr_cli.artifacts import base, diagnosis, evaluation, index, run
@@ -60,12 +60,15 @@ def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None
             artifacts.append(base.load(path, kind))
         except ArtifactError as error:
             entries.append(Entry(kind, path, None, "", Outcome(f"cannot be read: {error.message}")))
-    known = {artifact.id: artifact for artifact in artifacts}
+    known, stale = {artifact.id: artifact for artifact in artifacts}, workspace.stale(artifacts)
     for kind, path, further in unfinished(workspace):
         entries.append(Entry(kind, path, None, "", Outcome(f"unfinished: {further}")))
     if chosen is not None:
         entries, artifacts = [], list(chosen)
-    entries += [Entry(a.kind, a.path, a, _options(a, known), _outcome(a)) for a in artifacts]
+    for a in artifacts:
+        outcome = _outcome(a)
+        outcome = replace(outcome, words=f"stale; {outcome.words}") if a.id in stale else outcome
+        entries.append(Entry(a.kind, a.path, a, _options(a, known), outcome))
     entries.sort(key=lambda entry: entry.created, reverse=True)
     return sorted(entries, key=lambda entry: list(FOLDERS).index(entry.kind))
 

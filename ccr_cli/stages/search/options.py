@@ -20,7 +20,9 @@ class SearchOptions:
         None, "Use a run trained on this language; with --find captions, search only its captions."
     )
     split: str | None = option(
-        None, "Items to search: train, val, test or all.", show_default="test; all if there is none"
+        None,
+        "Items to search: train, val, test or all.",
+        show_default="test; all if ccr made the split, or there is none",
     )
     index: bool = option(False, "Use the workspace's index of the run (or name an index as an artifact).")
     device: str = "auto"
@@ -42,7 +44,9 @@ class IndexOptions:
     """The options of `ccr index`."""
 
     split: str | None = option(
-        None, "Items to search: train, val, test or all.", show_default="test; all if there is none"
+        None,
+        "Items to search: train, val, test or all.",
+        show_default="test; all if ccr made the split, or there is none",
     )
     find: str = option("items", "What to search: items or captions.")
     lang: str | None = option(

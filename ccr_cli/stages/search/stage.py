@@ -90,7 +90,7 @@ Nearest = tuple[Tensor, Tensor, float | None]
 
 
 def open_searcher(inputs: Inputs, options: SearchOptions) -> Searcher:
-    """Opens the run, and the index if there is one, that the inputs and options name; results have a probability.
+    """Opens the run, and the index if there is one, that the inputs and options name.
 
     Raises:
         ArtifactError: If there is no such run or index.
@@ -98,9 +98,7 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> Searcher:
     """
     lang, with_index = options.lang, any(artifact.kind == "index" for artifact in inputs.named)
     if not (with_index or options.index):
-        searcher = Searcher(inputs, choose_run(inputs, lang), options.filled())
-        searcher.calibrate()
-        return searcher
+        return Searcher(inputs, choose_run(inputs, lang), options.filled())
     if with_index and not any(artifact.kind == "run" for artifact in inputs.named):
         chosen = inputs.one("index", "")
         trained = inputs.parent(chosen, "run")
@@ -123,9 +121,7 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> Searcher:
         raise UsageError(f"{chosen.path} indexes {indexed}, not {flag} {value}", hint=f"leave out {flag} or the index")
     if lang and lang not in languages(inputs.workspace, trained):
         raise UsageError(f"{trained.name} does not know the language {lang}")
-    searcher = Searcher(inputs, trained, indexed_by(chosen, options.device), chosen)
-    searcher.calibrate()
-    return searcher
+    return Searcher(inputs, trained, indexed_by(chosen, options.device), chosen)
 
 
 def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
@@ -172,8 +168,9 @@ def sources(
 
 
 def searched_split(data: dataset.Dataset, split: str | None) -> str:
-    """The split to search: the given one, else `test`, or `all` for a data set without test items."""
-    return split or ("test" if (data.items["split"] == "test").any() else "all")
+    """The split to search: the given one, else `test`; `all` where ccr divided the items, or there is no test item."""
+    divided = "split" in data.artifact.request
+    return split or ("all" if divided or not (data.items["split"] == "test").any() else "test")
 
 
 @dataclass(frozen=True)
@@ -238,8 +235,9 @@ class Searcher:
         if options.split is None:
             count, total = len(self._of_split()), counted(len(self.data.items), "item")
             which = f"the {count:,} test items of {total} are searched; all of them: --split all"
-            none = f"{self.data.name} has no test items: all {total} are searched"
-            say(none if chosen == "all" else f"{self.data.name}: {which}", style="dim")
+            every = f"all {total} are searched, those of training too; test items only: --split test"
+            every = every if (self.data.items["split"] == "test").any() else f"no test items: all {total} are searched"
+            say(f"{self.data.name}: {every if chosen == 'all' else which}", style="dim")
         options = self.options
         self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
@@ -273,6 +271,10 @@ class Searcher:
         searched, caption). No caption of a test item is read.
         """
         about = {**self._about, "probability": [FITTED_QUERIES, FITTED_RESULTS, LEAST]}
+        own = self.trained.parent("dataset")
+        if own.id != self.data.artifact.id:
+            say(f"results have no probability: it is known for items of {Path(own.path).name} only", style="dim")
+            return
         try:
             fitted = cached(self._inputs.workspace, self.trained, about, self._fitted)
         except ArtifactError as error:
@@ -283,7 +285,6 @@ class Searcher:
     def _fitted(self) -> Vectors:
         """The numbers of a `HitProbability`, as rows."""
         data = dataset.read(self._inputs.parent(self.trained, "dataset"))
-        same = data.artifact.id == self.data.artifact.id  # items of another data set may have the same names
         frames = [data.captions[data.captions["lang"] == data.source_lang], *self._translated()]
         captions = pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames])
         feats = self._inputs.parent(self.trained, "features")
@@ -292,11 +293,11 @@ class Searcher:
         text_QD = self.vectors([known.texts[n] for n in some])
         visual_QD = embed_visuals(self._method, known.visual, self._device)[known.item_T[some]]
         query_QD, own_QD = (text_QD, visual_QD) if self.options.find == "items" else (visual_QD, text_QD)
-        searched = {self._item_of(entry) for entry in self.ids} if same else set()
+        searched = {self._item_of(entry) for entry in self.ids}
         results: list[list[tuple[float, bool]]] = []
         for n, (sim_K, at_K, _) in zip(some, self._nearest(query_QD, FITTED_RESULTS), strict=True):
             item, own = known.item_ids[known.item_T[n]], len(results)
-            found = [same and self._item_of(self.ids[at]) == item for at in at_K.tolist()]
+            found = [self._item_of(self.ids[at]) == item for at in at_K.tolist()]
             rows = list(zip(sim_K.tolist(), found, strict=True))
             if item not in searched:
                 rows.append((float(query_QD[own] @ own_QD[own]), True))

@@ -104,6 +104,28 @@ class Inputs:
         self.note(parent)
         return parent
 
+    def current_runs(self, artifact: base.Artifact) -> list[base.Artifact] | None:
+        """Takes the runs that an artifact was made from; None, with a warning, if one of them was rebuilt since.
+
+        A deleted run leaves the artifact valid, and is not among the runs.
+
+        Raises:
+            ArtifactError: If the artifact is stale, and was named.
+        """
+        runs = []
+        for link in [link for link in artifact.parents if link.kind == "run"]:
+            try:
+                runs.append(self.workspace.linked(artifact, link))
+                self.note(runs[-1])
+            except ArtifactError as error:
+                if not self.workspace.place_of(artifact, link).exists():
+                    continue
+                if artifact.id in {a.id for a in self.named}:
+                    raise
+                warn(f"{artifact.name} is left out: {error.message}; {error.hint}")
+                return None
+        return runs
+
     def note(self, artifact: base.Artifact) -> None:
         """Records that an artifact was read, for the list that the stage prints."""
         if artifact.id not in {a.id for a in self.read}:

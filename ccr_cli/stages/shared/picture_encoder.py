@@ -54,7 +54,9 @@ class PictureEncoder:
         try:
             return self._item([list(MediaReader(real.parent, model).read(medium)) for model, _ in self._parts])
         except MediaError as error:
-            raise UsageError(f"cannot search with {path}: {error}") from None
+            cause, _, rest = str(error).partition(": ")
+            why = "it is not a picture that ccr can read" if cause == "UnidentifiedImageError" else rest
+            raise UsageError(f"cannot search with {path}: {why}") from None
 
     @property
     def stills(self) -> bool:

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, home
-from ccr_cli.console import counted, say
+from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, nearest
 
 LATEST, BEST = "latest", "best:"
@@ -83,11 +83,18 @@ def _latest(workspace: Workspace, kinds: Sequence[str]) -> Path:
 
 
 def _best(workspace: Workspace, metric: str) -> Path:
-    """The run with the best figure on validation, at the epoch that was kept; runs whose judge knows the truth lose."""
+    """The run with the best figure on validation, at the epoch that was kept.
+
+    A stale run is left out, and one whose judge knows the truth.
+    """
     figures: dict[str, list[tuple[float, str, Path]]] = {}
     known: set[str] = set()
-    for trained in workspace.artifacts("run"):
-        if trained.request.get("judge") == ORACLE:
+    artifacts = workspace.artifacts()
+    stale = workspace.stale(artifacts)
+    for trained in artifacts:
+        if trained.kind == "run" and trained.id in stale:
+            warn(f"{trained.name} is left out, because its data was rebuilt since; {trained.rebuild_hint()}")
+        if trained.kind != "run" or trained.id in stale or trained.request.get("judge") == ORACLE:
             continue
         history = run.history(trained)
         kept = history.loc[history["epoch"] == trained.counts["best_epoch"]].dropna(axis="columns")

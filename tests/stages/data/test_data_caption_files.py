@@ -176,9 +176,9 @@ def test_columns_media_and_the_media_root(files: Path) -> None:
     assert done.made.name == "mine" and list(read.items["media"]) == ["-1.mp4"] and set(read.items["kind"]) == {"video"}
     assert dataset.media_root(done.made) == files
     other = run(
-        "captions-csv", "train=plain.tsv", "--lang", "en", "--set", "columns=item_id,text,", "--media-root", "/x"
+        "captions-csv", "train=plain.tsv", "--lang", "en", "--set", "columns=item_id,text,", "--media-root", "/"
     )
-    assert other.made.name == "plain" and dataset.media_root(other.made) == Path("/x")
+    assert other.made.name == "plain" and dataset.media_root(other.made) == Path("/")
 
 
 def test_what_an_item_is(files: Path) -> None:
@@ -237,11 +237,11 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     Path("one.csv").write_text("item_id,text,split,media\na,x,train,a.png\nb,y,train,b.png\n", encoding="utf-8")
     Path("pictures").mkdir()
     Path("pictures/a.png").write_bytes(b"")
-    said = "1 media are missing, the first: pictures/b.png; ccr extract will need them"
     done = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "pictures")
-    assert done.code == 0 and said.replace("pictures", str(files / "pictures")) in " ".join(done.err.split())
+    assert done.code == 0 and "1 media are missing" in done.err and str(files / "pictures/b.png") in done.err
     shown = toy.ccr("data", "describe", "one", workspace=Path("space"))
     assert "missing media" in shown.out and "1 of 2 below" in shown.out
+    Path("nowhere").mkdir()
     lost = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "nowhere", "--name", "lost")
     assert "2 media are missing" in lost.err
     Path("pictures/a.png").unlink()

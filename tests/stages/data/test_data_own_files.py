@@ -167,6 +167,7 @@ def test_a_folder_of_pictures_with_their_captions(here: Path) -> None:
     assert dataset.media_root(data.artifact) == here / "shop"
     (here / "shop").rename(here / "moved")
     (here / "moved/a.txt").write_bytes(b"a shoe\r\n\r\n  \r\na red shoe\r\n")
+    (here / "shop").mkdir()
     assert run("moved", "--name", "shop", "--media-root", "shop").made.id == data.artifact.id
 
 
@@ -197,6 +198,9 @@ def test_missing_pictures_are_counted(here: Path) -> None:
     done, _ = products("products.csv")
     assert "3 of 4 pictures" in done.err and "b.jpg" in done.err and "--media-root" in done.err
     assert "1 pictures could not be compared" in done.err
+    Path("b.JPG").touch()
+    assert "there is b.JPG" in run("products.csv").err
+    assert run("products.csv", "--media-root", "nowhere").code == 2
 
 
 def test_paths_of_windows_are_found(here: Path) -> None:
@@ -433,7 +437,7 @@ def test_pictures_outside_of_the_folder_of_the_captions(here: Path) -> None:
         Path("lists", name).symlink_to(here / "photos" / name)
     table("lists/linked.csv")
     done, _ = products("lists/linked.csv")
-    assert "0 of 4" in done.err and "4 of them" in done.err and "lists/a.jpg" in done.err, (
+    assert "0 of 4" in done.err and "4 media are missing" in done.err and "lists/a.jpg" in done.err, (
         "links lead out of the folder"
     )
 
@@ -518,7 +522,9 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     other = run("products.csv", "--lang", "de")
     assert other.code == 4 and "--lang" in other.err
     forced = run("products.csv", "--force")
-    assert forced.code == 0 and "translations/products/es-recorded" in forced.err
+    assert forced.code == 0 and "ccr translate datasets/products --lang es" in forced.err
+    listed = toy.ok("show", workspace=Path("space")).out
+    assert listed.count("stale") == 1 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
 
 
@@ -540,5 +546,12 @@ def test_what_to_type_is_quoted(here: Path) -> None:
     table("my products.csv", ("image", "Product title"))
     wrong = run("my products.csv", "--columns", "text=Product titel")
     assert "--columns text='Product title'" in wrong.err
+    table("b.csv", ("Image", "Title"))
+    assert "--columns media=Image,text=Title" in run("b.csv", "--columns", "title=text,image=media").err
+    absent = run("b.csv", "--columns", "text=Titel,media=Imag")
+    assert absent.code == 4 and "--columns text=Title,media=Image" in absent.err
+    assert content(products("b.csv", "--columns", "text=TITLE,media=image")[1]) == CAPTIONS
+    headed = run("b.csv", "--columns", "media,text")
+    assert headed.code == 2 and "--set columns=media,text" in headed.err
     missing = run("--columns", "text=Product title")
     assert missing.code == 2 and "ccr data import FILE" in missing.err

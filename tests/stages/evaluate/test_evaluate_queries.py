@@ -76,12 +76,19 @@ def test_a_split_without_human_queries_is_measured_by_machine_translation(finish
 
 
 def test_a_table_of_queries_names_items_by_id_or_picture(finished: Chain, tmp_path: Path) -> None:
-    rows = ("red-cross.png;una cruz", "blue-square;un cuadrado", "blue-square;otro", "red-circle;un disco")
+    rows = (
+        "red-cross.png;una cruz",
+        "blue-square;un cuadrado",
+        "blue-square;otro",
+        "red-circle;un disco",
+        "x;un disco",
+    )
     own = table(tmp_path / "own.csv", "image;caption", *rows)
     done = evaluate(finished, "--queries", own)
     (entry,) = found(done)
     assert forms([entry]) == [("es", "none", "file")] and entry["signature"].q.startswith("file-3-")
-    assert "1 of train" in done.err and done.made.request["queries"] == {"sha256": base.sha256_file(own)}
+    assert "1 of train items" in done.err and "'x' in own.csv, line 6" in done.err
+    assert "±" not in done.err and done.made.request["queries"] == {"sha256": base.sha256_file(own)}
     ranks = evaluation.read_ranks(done.made)
     assert list(ranks.loc[ranks["direction"] == "t2v", "item_id"]) == ["red-cross", "blue-square", "blue-square"]
     assert entry["v2t"]["queries"] == 2 and entry["v2t"]["dropped"] == 10

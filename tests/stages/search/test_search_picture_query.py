@@ -120,15 +120,9 @@ def test_what_is_no_picture_is_refused(chain: Chain, tmp_path: Path) -> None:
     text, cut = tmp_path / "a.png", tmp_path / "b.png"
     text.write_text("no picture")
     cut.write_bytes(media(chain, "red-circle").read_bytes()[:60])
-    for path, said in (
-        (tmp_path / "none.png", "FileNotFound"),
-        (tmp_path, "NoFile"),
-        (text, "UnidentifiedImageError"),
-        (cut, ""),
-        (bomb(tmp_path / "bomb.png"), "TooLarge"),
-    ):
+    for path in (tmp_path / "none.png", tmp_path, text, cut, bomb(tmp_path / "bomb.png"), "https://host/a.png"):
         done = chain.ccr("search", "--image", path, chain.find("run", "uml").path, *CPU)
-        assert (done.code, done.out) == (2, "") and str(path) in done.err and said in done.err, path
+        assert (done.code, done.out) == (2, "") and Path(path).name in done.err and "Error:" not in done.err, path
 
 
 def test_features_of_others_have_no_encoder_here(workspace: Chain, tmp_path: Path) -> None:
