@@ -216,7 +216,9 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
         return replace(sources, noise=artifact)
     if not ratio:
         return sources
-    draw = partial(make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed)
+    draw = partial(
+        make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed, force=options.force
+    )
     try:
         drawn = draw(inputs.workspace)
     except Planned as planned:  # the run's plan needs the noise, so a dry run draws a missing one in another folder
