@@ -146,14 +146,14 @@ class Artifact:
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
             return f"rebuild it, or see: ccr verify {self.path}"
-        words = [word for word in command.split(" ") if word != "--force"]
+        words = [word for word in shlex.split(command) if word != "--force"]
         runs = [parent.path for parent in self.parents if parent.kind == "run"]
-        parents = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
-        names = {Path(path).name for path in parents} | {*FOLDERS.values()}
-        if words[1] not in ("data", "demo", "report") and not any(word.partition("/")[0] in names for word in words):
+        paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
+        named = {path for path in paths for word in words if word == Path(path).name or f"/{word}".endswith(f"/{path}")}
+        if not {"data", "demo", "report"} & {*words[1:2]}:
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
-            words[2:2] = map(shlex.quote, parents)
-        return f"rebuild it: {' '.join(words)} --force"
+            words[2:2] = [path for path in paths if path not in named]
+        return f"rebuild it: {shlex.join(words)} --force"
 
 
 def canonical_json(value: object) -> str:

@@ -79,7 +79,7 @@ def interval(result: Mapping[str, Any], figure: str, direction: str | None = Non
 
     Of fewer than `LEAST_QUERIES` queries it says nothing: resamples of equal ranks are all equal.
     """
-    if result["t2v"].get("queries", LEAST_QUERIES) < LEAST_QUERIES:
+    if ((result.get("t2v") or {}).get("queries") or LEAST_QUERIES) < LEAST_QUERIES:
         return None
     early = {"SumR": result.get("SumR_interval"), "mAP": result.get("mAP_interval")}  # 0.1.dev
     intervals = result.get("intervals") or early

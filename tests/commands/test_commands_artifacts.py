@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -290,9 +291,12 @@ def test_a_parent_was_replaced(finished: Chain) -> None:
 def test_what_was_made_from_another_state_of_a_run_is_left_out(finished: Chain) -> None:
     run, stale = finished.find("run", "uml"), finished.find("evaluation", "uml")
     edit_record(run, request={**run.request, "x": 1})
-    for words in ((run.path,), (stale.path,)):
-        done = finished.ccr("compare", finished.find("run", "infonce").path, *words)
-        assert (done.code, done.out) == (4, "") and f"ccr evaluate runs/{run.name}" in done.err
+    for path, said in ((run.path, f"ccr evaluate runs/{run.name}"), (stale.path, "another state")):
+        done = finished.ccr("compare", finished.find("run", "infonce").path, path)
+        assert (done.code, done.out) == (4, "") and said in done.err
+    for command in ("ccr evaluate --force", f"ccr evaluate /w/runs/{run.name}", "ccr evaluate latest"):
+        hint = replace(stale, about={"command": command}).rebuild_hint()
+        assert hint.count(f"runs/{run.name}") == 1 and hint.count("--force") == 1 and "latest" not in hint
     done = finished.ccr("compare")
     assert done.code == 2 and f"{stale.name} is left out" in done.err
     assert "stale; SumR" in finished.ccr("show").out

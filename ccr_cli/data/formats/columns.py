@@ -81,3 +81,8 @@ def role(name: str) -> str:
             return ours + dot + lang
     hint = f"columns: {', '.join(COLUMNS)}; texts in a language: text.de=YOURS"
     raise UsageError(f"--columns {name}{dot}{lang}=…: there is no column {name + dot + lang!r}", hint)
+
+
+def known(name: str) -> bool:
+    """Whether `role` knows a name."""
+    return name.partition(".")[0].strip().lower() in _KNOWN

@@ -15,7 +15,7 @@ from typing import Any
 
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
-from ccr_cli.data.formats.captions_csv import COLUMNS, OTHER_NAMES, table_lines, table_rows
+from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
@@ -293,10 +293,7 @@ def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str
     """Returns the option for a header below other lines: the first of some with columns of a picture and a text."""
     for row, (number, cells) in enumerate(islice(_rows(layout), _MOST_ABOVE)):
         names = [cell.strip() for cell in cells]
-        try:
-            chosen = _chosen(columns, names)
-        except UsageError:  # it is raised for the header that is read
-            return {}
+        chosen = _chosen(columns, names)
         found = match(names, chosen)
         known = "text" in found and ("media" in found or "item_id" in found)
         if known and all(theirs in names for _, theirs in _single(chosen, names)):
@@ -305,13 +302,8 @@ def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str
 
 
 def _chosen(columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Returns the user's columns by our names, in the case of the header; UsageError for `YOURS=OURS`."""
+    """Returns the user's columns by our names, in the case of the header."""
     as_in_file = {name.lower(): name for name in reversed(names)}
-    swapped = {theirs: as_in_file[ours.lower()] for ours, theirs in columns.items() if ours.lower() in as_in_file}
-    if swapped and all(theirs.lower() not in as_in_file and theirs.partition(".")[0] in COLUMNS for theirs in swapped):
-        right = ",".join(f"{ours}={shlex.quote(theirs)}" for ours, theirs in swapped.items())
-        said = ",".join(f"{ours}={theirs}" for ours, theirs in columns.items())
-        raise UsageError(f"--columns {said}: the name in your file comes after the =", hint=f"--columns {right}")
 
     def found(theirs: str) -> str:
         return theirs if theirs in names else as_in_file.get(theirs.strip().lower(), theirs)

@@ -250,7 +250,7 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
             for direction in DIRECTIONS:
                 if scores := (result.get(key) or {}).get(direction):
                     yield Line(f"{queries}: {direction.upper()} {what}, AUROC: {_auroc(scores)}")
-    if intervals := results[0].get("intervals"):
+    if (intervals := results[0].get("intervals")) and any(evaluation.interval(result, name) for result in results):
         interval = f"{percent(intervals['level'])} bootstrap interval over {intervals['drawn']}"
         yield Line(f"± half the {interval}; for MedR, its ends", style="dim")
     yield from _near_chance(results, expected)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.data.formats.columns import role
+from ccr_cli.data.formats.columns import known, role
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option, parse_set
 
@@ -23,6 +24,11 @@ def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
     for ours, equals, _ in pairs:
         if not equals:
             raise UsageError(f"--columns {ours}: expected OURS=YOURS", hint="--columns text=YOURS,media=YOURS")
+    if any(known(theirs) and not known(ours) for ours, _, theirs in pairs):
+        right = ",".join(
+            f"{theirs}={shlex.quote(ours)}" if known(theirs) else f"{ours}={theirs}" for ours, _, theirs in pairs
+        )
+        raise UsageError(f"--columns {','.join(parts)}: the name in your file comes after the =", f"--columns {right}")
     found: dict[str, str] = {}
     for ours, theirs in ((role(ours.strip()), theirs.strip()) for ours, _, theirs in pairs):
         if ours in found and not (ours.startswith("text") and theirs and found[ours]):

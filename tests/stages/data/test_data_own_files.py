@@ -522,7 +522,7 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     other = run("products.csv", "--lang", "de")
     assert other.code == 4 and "--lang" in other.err
     forced = run("products.csv", "--force")
-    assert forced.code == 0 and "ccr translate datasets/products --lang es" in forced.err
+    assert forced.code == 0 and "translations/products/es-recorded" in forced.err
     listed = toy.ok("show", workspace=Path("space")).out
     assert listed.count("stale") == 1 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
@@ -547,7 +547,7 @@ def test_what_to_type_is_quoted(here: Path) -> None:
     wrong = run("my products.csv", "--columns", "text=Product titel")
     assert "--columns text='Product title'" in wrong.err
     table("b.csv", ("Image", "Title"))
-    assert "--columns media=Image,text=Title" in run("b.csv", "--columns", "title=text,image=media").err
+    assert "--columns text=Titel,media=Image" in run("b.csv", "--columns", "Titel=text,media=Image").err
     absent = run("b.csv", "--columns", "text=Titel,media=Imag")
     assert absent.code == 4 and "--columns text=Title,media=Image" in absent.err
     assert content(products("b.csv", "--columns", "text=TITLE,media=image")[1]) == CAPTIONS
