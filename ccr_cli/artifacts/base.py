@@ -150,7 +150,7 @@ class Artifact:
         runs = [parent.path for parent in self.parents if parent.kind == "run"]
         paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
         named = {path for path in paths for word in words if word == Path(path).name or f"/{word}".endswith(f"/{path}")}
-        if not {"data", "demo", "report"} & {*words[1:2]}:
+        if "-" in words or not {"data", "demo", "report"} & {*words[1:2]}:  # these take none, or all of the workspace
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
             words[2:2] = [path for path in paths if path not in named]
         return f"rebuild it: {shlex.join(words)} --force"

@@ -64,8 +64,8 @@ def search(
         inputs = call.inputs()
     except ArtifactError as error:
         if query is not None and call.artifacts and " " not in query:
-            hint = f"{error.hint}; a query of several words is in quotes: ccr search '{query} {call.artifacts[0]}'"
-            raise ArtifactError(error.message, hint) from None
+            quoted = f"{error.hint}; a query of several words is in quotes: ccr search '{query} {call.artifacts[0]}'"
+            raise ArtifactError(error.message, quoted) from None
         if named in (None, "-"):
             raise
         raise UsageError(
