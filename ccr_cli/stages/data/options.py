@@ -24,10 +24,9 @@ def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
     for ours, equals, _ in pairs:
         if not equals:
             raise UsageError(f"--columns {ours}: expected OURS=YOURS", hint="--columns text=YOURS,media=YOURS")
-    if any(known(theirs) and not known(ours) for ours, _, theirs in pairs):
-        right = ",".join(
-            f"{theirs}={shlex.quote(ours)}" if known(theirs) else f"{ours}={theirs}" for ours, _, theirs in pairs
-        )
+    swapped = [(theirs, ours) if known(theirs) and not known(ours) else (ours, theirs) for ours, _, theirs in pairs]
+    if swapped != [(ours, theirs) for ours, _, theirs in pairs]:
+        right = ",".join(f"{ours}={shlex.quote(theirs)}" for ours, theirs in swapped)
         raise UsageError(f"--columns {','.join(parts)}: the name in your file comes after the =", f"--columns {right}")
     found: dict[str, str] = {}
     for ours, theirs in ((role(ours.strip()), theirs.strip()) for ours, _, theirs in pairs):

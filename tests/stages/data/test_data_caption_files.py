@@ -116,7 +116,7 @@ def test_a_format_is_imported(
         ("hashtag", ("train=train.caption.txt", "zh=zh.caption.txt"), 2, ["zh.caption.txt", "train=zh.caption.txt"]),
         ("karpathy", ("karpathy.json", "--columns", "text=raw"), 2, ["--columns", "captions-csv", "karpathy.json"]),
         ("captions-csv", ("captions.csv", "--columns", "text=texts"), 4, ["'texts'", "--columns text=text"]),
-        ("captions-csv", ("captions.csv", "--columns", "words=text"), 2, ["'words'", "caption_set"]),
+        ("captions-csv", ("captions.csv", "--columns", "words=said"), 2, ["'words'", "caption_set"]),
         ("captions-csv", ("captions.csv", "--columns", "text=text,lang"), 2, ["lang", "OURS=YOURS"]),
         ("jsonl", ("rows.jsonl", "--columns", "media,text"), 2, ["OURS=YOURS"]),
         ("captions-csv", ("own.csv", "--columns", "text=said", "--set", "header=text:said"), 2, ["--columns", "--set"]),
