@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -36,6 +37,8 @@ THRESHOLD = 0.5
 """A pair is noisy if its P(clean) is below: its score is then more probable under the mixture's wrong component."""
 WITHOUT_SIDE = ("oracle", "translation", "triangle")
 """Judges that choose what they read."""
+NOT_JUDGED = "not judged"
+"""The verdict on a translated caption with too few known words."""
 RARE = 3
 
 
@@ -48,6 +51,12 @@ def summary(artifact: Artifact) -> dict[str, Any]:
 def subject(summary: dict[str, Any]) -> str:
     """The name of the run or the translation that was judged."""
     return str(summary["run"] if "run" in summary else summary["translation"])
+
+
+def judge(summary: Mapping[str, Any]) -> str:
+    """The judge, the side that it read, and the other translations and options that it read besides."""
+    side, witnesses = summary["judge_side"], ", ".join(summary.get("witnesses") or ())
+    return f"{summary['judge']}{f' ({side})' if side else ''}{f' with {witnesses}' if witnesses else ''}"
 
 
 def judged(summary: dict[str, Any]) -> str:

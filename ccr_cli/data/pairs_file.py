@@ -35,17 +35,18 @@ from ccr_cli.errors import ArtifactError, UsageError
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, alternative string, "
     "source_text string, translation string, correction string, place int32, verdict string, p_vs float32, "
-    "p_clean float32, p_st float32, unmatched_source string, unmatched_translation string, flags string"
+    "p_clean float32, p_st float32, unmatched_source string, unmatched_translation string, flags string, "
+    "witness string"
 )
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation. The file
 of a run lacks `split`: all of its pairs are training pairs. `alternative`, the name of the translation, is there only
-where a run has several of one language."""
+where a run has several of one language, and `witness`, its text, where one other translation was compared."""
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
 """Columns that may be lacking, and are empty then."""
 SUFFIXES = (".parquet", ".csv")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")
-VERDICTS = ("clean", "noisy")
+VERDICTS = ("clean", "noisy", "not judged")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """Control characters, but tab and line breaks, and bidirectional overrides: no sheet shows them."""
@@ -203,7 +204,7 @@ def read(path: Path) -> PairsFile:
     wrong: dict[str, tuple[pd.Series, str]] = {}
     if "verdict" in frame:
         frame["verdict"] = frame["verdict"].str.strip().str.lower()
-        wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean or noisy"
+        wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean, noisy or not judged"
     if "slot_id" in frame:
         key = [name for name in ("slot_id", "lang", "alternative") if name in frame]
         wrong["slot_id"] = frame.duplicated(key), "unique"

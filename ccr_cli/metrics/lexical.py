@@ -190,10 +190,12 @@ class Lexicon:
     def unmatched(self, source: str, target: str, witness: Lexicon | None = None) -> tuple[list[Span], list[Span]]:
         """Finds what has no counterpart in a text and in its translation: where it begins and ends in each of them.
 
-        A word that most texts have is not reported, nor one that is not known; where words overlap, all must lack one.
+        A word that more texts have than the known words of its text on average is not reported, which leaves function
+        words out, nor one that is not known; where words overlap, all must lack one.
         With another lexicon the geometric mean of both p-values counts, or the one that is known.
         """
-        placed, found = (_placed(source), _placed(target)), []
+        placed = (_placed(source), _placed(target))
+        found: list[list[Span]] = []
         lists = [[[word for word, _ in each]] for each in placed]
         readings = [lexicon._p_values(*lists) for lexicon in (self, witness) if lexicon is not None]
         for number, (text, each) in enumerate(zip((source, target), placed, strict=True)):
@@ -203,9 +205,13 @@ class Lexicon:
                 there = [word in side.vocabulary for word, _ in each]
                 values[:, at, there] = np.log(p_W), side.weight_V[known.id_W]
             alone, matched = np.zeros(len(text), dtype=bool), np.zeros(len(text), dtype=bool)
+            if not np.isfinite(values).any():
+                found.append([])
+                continue
+            least = max(LEAST_WEIGHT, float(np.nanmean(values[1])) - 1e-9)
             for (_, where), log_p, weight in zip(each, *np.moveaxis(values, 1, 2), strict=True):
                 if np.isfinite(log_p).any():
-                    lacks = np.nanmean(log_p) <= np.log(UNMATCHED) and np.nanmean(weight) >= LEAST_WEIGHT
+                    lacks = np.nanmean(log_p) <= np.log(UNMATCHED) and np.nanmean(weight) >= least
                     (alone if lacks else matched)[where] = True
             edges = np.flatnonzero(np.diff(np.concatenate([[False], alone & ~matched, [False]])))
             found.append([(int(a), int(b)) for a, b in edges.reshape(-1, 2)])

@@ -212,6 +212,7 @@ class ReportData:
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
     diagnoses: Sequence[RunDiagnosis] = ()
     judged_translations: Sequence[Mapping[str, Any]] = ()
+    """Summaries of the diagnoses of translations, the oldest first."""
     """Summaries of the diagnoses of translations."""
     histories: Sequence[TrainingHistory] = ()
     searches: Sequence[ExampleSearch] = ()

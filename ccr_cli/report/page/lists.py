@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 
+from ccr_cli.artifacts import diagnosis
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.metrics.mtquality import FLAGS, LENGTH_Z, left_in
 from ccr_cli.report.content import ReportData, ReportTranslation, RunDiagnosis
@@ -79,6 +80,9 @@ def pair_list(
     }
     if any(isinstance(pair.get("back"), str) and pair["back"] for pair in pairs):
         heads["back"] = "back-translation"
+    if any(isinstance(pair.get("witness"), str) and pair["witness"] for pair in pairs):
+        heads["witness"] = "witness"
+    of_run = not any("split" in pair for pair in pairs)
     rows = []
     for pair in pairs:
         own = str(pair.get("lang") or langs[0])
@@ -90,25 +94,41 @@ def pair_list(
         rows.append(
             {
                 "address": images.address(image(str(pair["item_id"]))),
-                "texts": [(k, text, own if k == heads["translation"] else source_lang) for k, text in texts.items()],
-                "p_clean": float(pair["p_clean"]),
+                "texts": [
+                    (k, text, own if k in (heads["translation"], "witness") else source_lang)
+                    for k, text in texts.items()
+                ],
+                "p_clean": float(pair["p_clean"]) if of_run else None,
                 "uncertainty": pair.get("uncertainty"),
                 "rare": pair.get("support", RARE) < RARE,
                 "flags": pair.get("flags") or "",
                 "truth": pair.get("truth"),
-                **{name: pair[name] for name in ("place", "slot_id", "verdict") if side == LARGE and name in pair},
+                **{name: pair[name] for name in ("place", "slot_id") if side == LARGE and name in pair},
+                **({"verdict": pair["verdict"]} if side == LARGE and _shows_verdict(pair, of_run) else {}),
             }
         )
     known = [name for name in ("uncertainty", "truth") if any(row[name] is not None for row in rows)]
-    return TextList(title, [*heads.values(), "P(clean)", *known], rows, open)
+    return TextList(title, [*heads.values(), "P(clean)" if of_run else "flags", *known], rows, open)
+
+
+def _shows_verdict(pair: Mapping[Any, Any], of_run: bool) -> bool:
+    """Whether there is a verdict; that a translation is clean means only that it is of its caption."""
+    return "verdict" in pair and (of_run or pair["verdict"] != "clean")
 
 
 def wrong_translations(data: ReportData) -> Iterator[TextList]:
-    """The captions that are most likely translated wrongly, of each translation that was diagnosed without a run."""
-    for number, summary in enumerate(data.judged_translations):
+    """The captions that are most likely translated wrongly, of each translation that was diagnosed without a run.
+
+    Those of its newest diagnosis; the title names the others.
+    """
+    newest: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for summary in data.judged_translations:
+        newest.setdefault((summary["data"], summary["translation"]), []).insert(0, summary)
+    for number, (summary, *others) in enumerate(newest.values()):
         of, lang, called = data.dataset(summary["data"]), summary["lang"], f"{summary['called_noisy']:,}"
-        title = f"{of.name}, {summary['translation']}: {summary['judge']} calls {called} of {summary['pairs']:,} "
-        title += "translations wrong; the most suspicious"
+        title = f"{of.name}, {summary['translation']}: {diagnosis.judge(summary)} calls {called} of "
+        title += f"{summary['pairs']:,} translations wrong; the most suspicious"
+        title += f" (also diagnosed by: {'; '.join(map(diagnosis.judge, others))})" if others else ""
         worst = summary["most_suspicious"]
         yield pair_list(worst, of.image, lang, of.source_lang, title, open=not number)
 
@@ -147,13 +167,14 @@ def sheet(
     title: str,
     rule: str = "",
 ) -> str:
-    """A contact sheet of pairs as one HTML file: numbered, with a line where `noisy` ends, which a `rule` decides.
+    """A contact sheet of pairs as one HTML file: numbered; a run's with a line where `noisy` ends, by a `rule`.
 
     Further arguments as for `pair_list`.
     """
     listed = pair_list(pairs, image, lang, source_lang, title, LARGE)
-    above = sum(pair.get("verdict") == "noisy" for pair in pairs)
-    listed = replace(listed, boundary=f"noisy above ({rule}), clean below", above=above)
+    if "P(clean)" in listed.heads:
+        above = sum(pair.get("verdict") == "noisy" for pair in pairs)
+        listed = replace(listed, boundary=f"noisy above ({rule}), clean below", above=above)
     return render("suspects.html.j2", title=title, style=static("page.css", "suspects.css"), pairs=listed)
 
 

@@ -138,15 +138,23 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
 def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """How many pairs the judge calls mismatched or translated wrongly, by which rule, and how often it is right."""
     facts = diagnosis.summary(artifact)
-    judge = facts["judge"] + (f" ({facts['judge_side']})" if facts["judge_side"] else "")
-    rare = "" if facts["judge"] == "oracle" else f"; {facts['called_noisy_rare']} of them contain rare words"
+    judge = diagnosis.judge(facts)
     of_run = "run" in facts
+    rare = f"; {facts['called_noisy_rare']} of them contain rare words" if facts["judge"] != "oracle" and of_run else ""
     pairs = f"{counted(facts['pairs'], diagnosis.judged(facts))} ({percent(facts['share_noisy'], 1)})"
     yield Line(f"{judge} calls {facts['called_noisy']} of {pairs} {'mismatched' if of_run else 'wrong'}{rare}")
     split = facts["split"]
-    if "expected" in split:
+    if not of_run:
+        if facts.get("not_judged"):
+            yield Line(f"not judged, as too few other captions have their words: {facts['not_judged']}")
+        if facts["judge"] == "translation":
+            yield Line("where the two texts disagree, either may be wrong")
+        yield Line(
+            "the verdict finds translations of something else, not single wrong words: read the first by place "
+            "(ccr diagnose --worst 100)"
+        )
+    elif "expected" in split:
         wrong = f"under the fitted mixture {percent(split['wrong'], 1)} of the pairs are mismatched"
-        wrong += "" if of_run else " (a translation that is wrong in one word is not: read the most suspicious)"
         if facts["called_noisy"]:
             precision, recall = (similarity(split["expected"][name]) for name in ("precision", "recall"))
             wrong += f", and the calls have precision {precision}, recall {recall}"
@@ -166,7 +174,8 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
             warning=True,
         )
     for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
-        yield Line(f"  {similarity(pair['p_clean'])}  {pair['source_text']}  ->  {pair['translation']}")
+        figure = similarity(pair["p_clean"]) if of_run else pair["place"]
+        yield Line(f"  {figure}  {pair['source_text']}  ->  {pair['translation']}")
 
 
 def threshold(split: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_
 
 SHOWN = (
     *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
-    *("unmatched_source", "unmatched_translation", "flags", "image"),
+    *("witness", "unmatched_source", "unmatched_translation", "flags", "image"),
 )
 """Columns of the table that programs read."""
 MOST = 5_000
@@ -47,7 +47,8 @@ def with_words(
     All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
     the same captions, and the ways back teach another one. The columns `unmatched_source` and `unmatched_translation`
     have the words without a counterpart, with commas between; `spans_source` and `spans_translation` say where each
-    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`).
+    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`); `witness` the text of
+    the one other translation, if it is one.
     """
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):
@@ -59,6 +60,9 @@ def with_words(
         places = [lexicon.unmatched(*pair, witness) for pair in texts]
         flags = pd.Series(described(source, target, source_lang, str(lang)), index=part.index, dtype=object)
         columns: dict[str, list[Any]] = {"flags": list(flags[first.index])}
+        if len(others) == 1:
+            witnesses = pd.Series([", ".join(of_text) for of_text in known], index=part.index, dtype=object)
+            columns["witness"] = list(witnesses[first.index])
         for side, name in enumerate(("source", "translation")):
             columns[f"spans_{name}"] = [each[side] for each in places]
             pairs_of_side = zip(texts, places, strict=True)
@@ -69,14 +73,16 @@ def with_words(
 
 
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
-    """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows."""
+    """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows.
+
+    Of a translation no P(clean): it tells a translation of something else, and not one with a wrong word.
+    """
+    left_out = {"slot_id", "image"} | ({"p_clean"} if rows and "split" in rows[0] else set())
 
     def has_value(value: object) -> bool:  # 0.0 is one
         return value is not None and value is not False and value != ""
 
-    return [
-        name for name in SHOWN if name not in ("slot_id", "image") and any(has_value(row.get(name)) for row in rows)
-    ]
+    return [name for name in SHOWN if name not in left_out and any(has_value(row.get(name)) for row in rows)]
 
 
 def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:

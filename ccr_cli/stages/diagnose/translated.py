@@ -21,9 +21,20 @@ from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
 from ccr_cli.judges.config import JudgeConfig
+from ccr_cli.metrics.mtquality import evidence
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.suspects import with_words
-from ccr_cli.stages.diagnose.verdicts import SUSPICIOUS, check_share, figures, summary_rows, with_verdicts
+from ccr_cli.stages.diagnose.verdicts import (
+    FLAGGED,
+    JUDGED,
+    RIGHT,
+    SUSPICIOUS,
+    UNJUDGED,
+    check_share,
+    figures,
+    summary_rows,
+    with_verdicts,
+)
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.other_translations import find_others, with_others
@@ -31,6 +42,8 @@ from ccr_cli.stages.shared.triplets import round_trips, training_triplets
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
+PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
+"""Flags (`metrics.mtquality`) of captions that come before all others."""
 
 
 def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
@@ -98,9 +111,17 @@ def _diagnose(
         back=round_trip,
         support=np.minimum(*(word_support(each, items) for each in (triplets.source, triplets.target))),
     )
+    by_hand = texts.loc[texts["engine"] == translation.BY_HAND, "source_caption_id"]
+    plain = evidence(triplets.source, triplets.target, source.source_lang, lang).flags
+    flagged = np.any([flag_N for name in PLAINLY_WRONG if (flag_N := plain[name]) is not None], axis=0)
+    words_alone = "dictionary" in judge.reads and not {"sentence_encoder", "scores"} & build.request.keys()
+    right, rare = frame["slot_id"].isin(by_hand), frame["support"] < diagnosis.RARE
+    frame["unknown"] = rare & words_alone & (frame["p_clean"] >= diagnosis.THRESHOLD) & ~right
+    frame["tier"] = np.select([right, flagged, frame["unknown"]], [RIGHT, FLAGGED, UNJUDGED], JUDGED)
     frame = with_verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
-    worst = with_words(frame, source.source_lang, SUSPICIOUS, others)
+    worst = with_words(frame, source.source_lang, SUSPICIOUS, others).drop(columns=["tier", "unknown"])
+    options = sorted(build.request.keys() & {"dictionary", "sentence_encoder", "scores"})
     summary = {
         "translation": translated.name,
         "data": source.name,
@@ -108,6 +129,8 @@ def _diagnose(
         "judge": build.request["judge"],
         "judge_side": "",
         "noise": 0.0,
+        "witnesses": [other.name for other in others] + options,
+        "not_judged": int((frame["verdict"] == diagnosis.NOT_JUDGED).sum()),
         **figures(frame, build.request),
         "splits": {split: figures(part, build.request) for split, part in frame.groupby("split")},
         "most_suspicious": summary_rows(worst, worst.columns.drop(["p_vs", "p_st"]).tolist()),

@@ -13,6 +13,8 @@ from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
 from ccr_cli.metrics.detection import belief_calibration, detection
 
+FLAGGED, JUDGED, UNJUDGED, RIGHT = range(4)
+"""Tiers of the captions of a translation: plainly wrong, judged, without known words, corrected by a person."""
 SUSPICIOUS = 20
 """Pairs that a summary lists."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
@@ -25,22 +27,28 @@ def check_share(share: float | None) -> None:
 
 
 def with_verdicts(frame: pd.DataFrame, share: float | None) -> pd.DataFrame:
-    """Adds `place` and `verdict`: noisy is what is not believed, or the first `share` of the places."""
+    """Adds `place` and `verdict`: noisy is what is not believed, or the first `share` of the places.
+
+    What is `unknown`, if that is a column, and not called noisy is not judged.
+    """
     frame["place"] = places(frame)
     noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
-    frame["verdict"] = np.where(noisy, "noisy", "clean").astype(object)
+    other = np.where(frame["unknown"], diagnosis.NOT_JUDGED, "clean") if "unknown" in frame else "clean"
+    frame["verdict"] = np.where(noisy, "noisy", other).astype(object)
     return frame
 
 
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     """The place of each pair, 1 for the most suspicious: by P(clean) and, where that is equal, by `sim_st` if known.
 
-    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs.
+    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs, and a lower
+    `tier`, if there are any, before a higher one.
     """
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
     ties = [frame["sim_st"]] if "sim_st" in frame else []
-    order = np.lexsort([*ties, frame["p_clean"], rare, believed])
+    tiers = [frame["tier"]] if "tier" in frame else []
+    order = np.lexsort([*ties, frame["p_clean"], rare, believed, *tiers])
     return (np.argsort(order) + 1).astype(np.int32)
 
 

@@ -98,7 +98,9 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
         corrupted=corrupted,
         facts=_facts(inputs, runs, labels, evaluations),
         diagnoses=[_diagnosis(d, facts, runs.get(evaluation.run_id(d))) for d, facts in summaries],
-        judged_translations=[diagnosis.summary(d) for d in of_translations],
+        judged_translations=[
+            diagnosis.summary(d) for d in sorted(of_translations, key=lambda d: (str(d.about.get("created")), d.name))
+        ],
         options={run_id: run.config(artifact).get("options") or {} for run_id, artifact in runs.items()},
         rankings={(run_id, signature): partial(_ranks, a, n) for run_id, signature, a, n, _ in numbered},
         outside={

@@ -12,7 +12,7 @@ from functools import lru_cache
 import pandas as pd
 
 from ccr_cli.artifacts import base, translation
-from ccr_cli.console import say
+from ccr_cli.console import say, warn
 from ccr_cli.errors import UsageError
 from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from
@@ -53,9 +53,15 @@ def find_others(
             if other.kind != "translation" or not fits(other):
                 problem = f"{other.name} is no other translation of {data.name} into {' or '.join(sorted(langs))}"
                 raise UsageError(problem, hint=f"--witness NAME, or --witness {NONE}")
+            if any(_same(other, own) for own in judged):
+                warn(f"the witness {other.name} has nearly the same texts: it can bear nothing out")
     else:
         others = [] if names else latest([a for a in inputs.workspace.artifacts("translation") if fits(a)])
-        others = [a for a in others if not any(_same(a, b) for b in judged)]
+        same = [a for a in others if any(_same(a, b) for b in judged)]
+        others = [a for a in others if a not in same]
+        if same and not others:
+            names = ", ".join(inputs.workspace.relative(a.path) for a in same)
+            say(f"no witness: {names} {'has' if len(same) == 1 else 'have'} nearly the same texts")
     others = sorted({other.id: other for other in others}.values(), key=lambda other: other.id)
     if others:
         say(f"witnesses: {', '.join(inputs.workspace.relative(other.path) for other in others)}")

@@ -106,6 +106,9 @@ def _best(workspace: Workspace, metric: str) -> Path:
             order = -value if name.endswith(_LOWER) else value
             words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({queries}"
             figures.setdefault(key, []).append((order, words, trained.path))
+    if not metric:
+        names = f"figures: {', '.join(sorted(known))}" if known else "ccr train --method uml"
+        raise ArtifactError(f"{BEST} needs the name of a figure, such as {BEST}SumR", hint=names)
     if not figures:
         longer = [name for name in sorted(known) if name.lower().endswith(f".{metric.lower()}")]
         near = did_you_mean(metric, known, BEST) if not longer else f"did you mean {BEST}{longer[0]}? "
@@ -158,7 +161,7 @@ def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactE
     near = [nearest(Path(word).name, [path.name for path in some], _SHOWN) for some in (first, paths)]
     paths = [path for path in paths if path.name in (near[0] or near[1])] or first
     problem = f"{word} does not exist: no path, and no artifact in {workspace.root}"
-    meant = f"{BEST}SumR" if word in ("best", "best:") else next(iter(nearest(word, (LATEST, f"{BEST}SumR"), 1)), "")
+    meant = f"{BEST}SumR" if word == "best" else next(iter(nearest(word, (LATEST, f"{BEST}SumR"), 1)), "")
     there = f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE"
     return ArtifactError(problem, hint=f"did you mean {meant!r}?" if meant else there)
 

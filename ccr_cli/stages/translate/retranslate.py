@@ -29,6 +29,8 @@ class Retranslation:
     """The translations that a person typed, by some of the captions; an engine translates the others."""
     sha256: str
     """Of the list that names the captions."""
+    engine_named: bool
+    """Whether the command line names an engine; else a list that changes no text is an error."""
     evaluated: Sequence[str] = ()
     """The splits other than training of these captions."""
 
@@ -91,6 +93,8 @@ class Retranslation:
             f", {len(changed & self.corrections.keys())} of them {translation.BY_HAND}" if self.corrections else ""
         )
         outcome = f"new translations: {len(changed)} of {counted(len(self.captions), 'caption')}{by_hand}"
+        if not (changed or self.engine_named):
+            raise UsageError(f"{outcome}: nothing was written", hint="another engine: --engine NAME, or corrections")
         say(outcome) if changed else warn(f"{outcome}; try another engine or model")
         return ordered
 
@@ -176,12 +180,14 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         others = counted(other["source_caption_id"].nunique(), "caption")
         where = f"{others} in {only}, such as {other['source_caption_id'].iloc[0]!r}"
         warn(f"{where}, with another translation than in {original.name}: skipped; {pairs_file.WHERE_TO_CORRECT}")
+    if rows.empty and not other.empty:
+        raise UsageError(f"{only} has no noisy pair and no correction in {lang}", hint=pairs_file.WHERE_TO_CORRECT)
     if rows.empty:
         raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
     rows = rows[~rows.index.isin(other.index)]
     if rows.empty:
         message = f"{original.name} has none of the noisy or corrected translations in {only}"
-        hint = "name the translation that was judged; if letters in the list are wrong, save it as CSV UTF-8"
+        hint = f"{pairs_file.WHERE_TO_CORRECT}; or name the translation that was judged"
         raise UsageError(message, hint=hint)
     chosen = set(rows["source_caption_id"])
     typed = rows[rows["correction"] != ""]
@@ -194,4 +200,6 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         say(f"{captions} without a correction: not translated again; --engine NAME translates them again")
     items = data.captions.loc[data.captions["caption_id"].isin(chosen), "item_id"]
     splits = set(data.items.loc[data.items["item_id"].isin(items), "split"])
-    return Retranslation(original, frozenset(chosen), corrections, pairs.sha256, sorted(splits - {"train"}))
+    return Retranslation(
+        original, frozenset(chosen), corrections, pairs.sha256, engine != "auto", sorted(splits - {"train"})
+    )

@@ -95,6 +95,42 @@ def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path
     assert base.load(made.path).id in {parent.id for parent in report.parents}
 
 
+def test_copies_come_first_unknown_words_are_not_judged_and_corrections_come_last(tmp_path: Path) -> None:
+    folder = toy.toy()
+    items = list(folder.tables["en-es"])
+    folder.tables["en-es"][items[0]] = items[0]
+    toy.ok("data", "import", folder.write(tmp_path / "source"), workspace=tmp_path)
+    original = toy.ok("translate", "--lang", "es", workspace=tmp_path).made
+    listed = tmp_path / "pairs.csv"
+    toy.ok("diagnose", "--export", listed, workspace=tmp_path)
+    rows = pd.read_csv(listed, dtype=str)
+    assert rows["source_text"][0] == items[0] and "copy" in rows["flags"][0]
+    assert toy.ccr("translate", "--only", listed, workspace=tmp_path).code == 2, "nothing is noisy or corrected"
+    rows.loc[0, "correction"] = "zyx"
+    rows.to_csv(listed, index=False)
+    mended = toy.ok("translate", original.path, "--only", listed, workspace=tmp_path).made
+    made = toy.ok("diagnose", mended.path, workspace=tmp_path).made
+    last = diagnosis.read_pairs(made).sort_values("place").iloc[-1]
+    assert last["source_text"] == items[0] and last["verdict"] == "clean"
+    rows.loc[0, "correction"] = rows["translation"][0]
+    rows.to_csv(listed, index=False)
+    same = toy.ccr("translate", original.path, "--only", listed, workspace=tmp_path)
+    assert same.code == 2 and len([*(tmp_path / "translations" / "toy").iterdir()]) == 2, "no text would change"
+
+
+def test_a_word_that_too_few_others_have_is_not_judged(tmp_path: Path) -> None:
+    folder = toy.toy()
+    first = next(iter(folder.tables["en-es"]))
+    folder.tables["en-es"][first] = "ewe"
+    toy.ok("data", "import", folder.write(tmp_path / "source"), workspace=tmp_path)
+    toy.ok("translate", "--lang", "es", workspace=tmp_path)
+    made = toy.ok("diagnose", workspace=tmp_path).made
+    pairs = diagnosis.read_pairs(made).set_index("source_text")
+    unknown = pairs[pairs["verdict"] == diagnosis.NOT_JUDGED]
+    assert {*unknown.index} <= {first} and diagnosis.summary(made)["not_judged"] == len(unknown)
+    assert pairs.loc[first, "verdict"] != "clean" and pairs.loc[first, "support"] == 0
+
+
 def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> None:
     root, original = workspace.root, workspace.find("translation")
     alone = toy.ok("diagnose", original.path, workspace=root).made
