@@ -139,11 +139,20 @@ def _imports(path: Path, changed: int) -> list[Path]:
 
 
 def source_sha256(files: Sequence[Path]) -> str:
-    """The sha256 of the names and lines of some files of the package."""
+    """The sha256 of the names and code of some files of the package, without comments, docstrings and layout."""
     digest = hashlib.sha256()
     for path in files:
-        digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes().replace(b"\r\n", b"\n"))
+        tree = ast.parse(path.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                node.body = [line for line in node.body if not _is_text(line)]
+        digest.update(f"{path.parent.name}/{path.name}\n{ast.unparse(tree)}\n".encode())
     return digest.hexdigest()
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a text that nothing reads: the docstring of a function or of a field."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def own(files: Sequence[Path]) -> list[Path]:

@@ -128,7 +128,7 @@ def test_the_source_of_a_plugin_is_what_it_imports(folder: Path) -> None:
     before = registry.source_sha256(files)
     (folder / "nets/text.py").write_bytes(b"x = 1\n")
     edited = registry.source_sha256(files)
-    (folder / "nets/text.py").write_bytes(b"x = 1\r\n")
+    (folder / "nets/text.py").write_bytes(b'"""Text."""\r\nx  =  1  # one\r\n')
     assert before != edited == registry.source_sha256(files)
 
 

@@ -55,6 +55,8 @@ _KINDS = {
     "compare": ("run", "evaluation"),
 }
 """The kinds that a command works on first: what `latest` and completion mean."""
+_MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
+"""Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
 _STYLE = "What moves together: caption (single captions), image (all captions of an item)."
 _TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
 _SET = "Set an option of the method, judge, encoder, engine or format; repeat for several. `--set help` lists them."
@@ -135,6 +137,8 @@ class Call:
     verbose: int = 0
     kinds: tuple[str, ...] = dataclasses.field(default=(), metadata={"flag": False})
     """The kinds of the command in `_KINDS`."""
+    many: bool = dataclasses.field(default=False, metadata={"flag": False})
+    """Whether the command is one of `_MANY`."""
 
     def inputs(self) -> Inputs:
         """Loads the artifacts named on the command line, or on standard input in place of `-`.
@@ -156,7 +160,9 @@ class Call:
         root = self.workspace or home or Path(".")
         if home is None or not isinstance(self, BuildCall):  # else a command may make artifacts in a new workspace
             existing(root)
-        return Inputs.from_paths(Workspace(root.absolute(), getattr(self, "dry_run", False)), paths, self.kinds)
+        return Inputs.from_paths(
+            Workspace(root.absolute(), getattr(self, "dry_run", False)), paths, self.kinds, many=self.many
+        )
 
 
 @dataclass(frozen=True)
@@ -265,7 +271,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             for name, group in groups.items():
                 fields = [field for field in dataclasses.fields(group) if field.name in flags]
                 values = {field.name: _value(field, flags.pop(field.name)) for field in fields}
-                values |= {"kinds": _KINDS.get(function.__name__, ())} if issubclass(group, Call) else {}
+                if issubclass(group, Call):
+                    values |= {"kinds": _KINDS.get(function.__name__, ()), "many": function.__name__ in _MANY}
                 objects[name] = group(**values)
             try:
                 function(*args, **flags, **objects)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.report.words.numbers import decimal, ends, mean_sd
+from ccr_cli.report.words.numbers import decimal, ends, mean_sd, metric
 from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def compare(
         "several.",
         show_default="noise, where it differs",
     ),
-    latex: bool = option(False, "Print LaTeX tables (booktabs), as those of a report."),
+    latex: bool = option(False, "Print LaTeX tables (booktabs): one per condition, a row for each system."),
     call: c.ListCall,
 ) -> None:
     """Test whether one system is better than another on the same queries, and by how much.
@@ -48,9 +50,9 @@ def compare(
     if call.json:
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif latex:
-        from ccr_cli.report.tables.table import to_latex
+        from ccr_cli.report.tables.table import PREAMBLE, to_latex
 
-        print("\n".join(to_latex(_table(comparison, number)) for number, comparison in enumerate(comparisons, 1)))
+        print("\n".join([PREAMBLE, *(to_latex(table, preamble=False) for table in _tables(comparisons))]))
     elif sys.stdout.isatty():
         for comparison in comparisons:
             heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
@@ -103,14 +105,35 @@ def _row(line: ComparedFigure) -> list[object]:
     return [line.figure, *means, decimal(difference, sign=True), ends(low, high, sign=True), _p(line.p_holm)]
 
 
-def _table(comparison: Comparison, number: int) -> Table:
-    """A comparison as a table of a report."""
+def _tables(comparisons: Sequence[Comparison]) -> list[Table]:
+    """Tables like those of a report, one per setting and condition: a row for each system, the baseline first."""
+    from ccr_cli.report.tables import results, retrieval
     from ccr_cli.report.tables.table import Cell, Column, Row, Table
 
-    heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
-    columns = [Column(head, head, text=not place) for place, head in enumerate(heads)]
-    rows = [Row([Cell(str(cell)) for cell in _row(line)]) for line in comparison.lines]
-    return Table(f"comparison-{number}", f"{comparison.what}: {comparison.words()}", columns, rows)
+    tables: list[Table] = []
+    for what, group in groupby(comparisons, key=lambda comparison: comparison.what):
+        others = list(group)
+        head, figure = others[0], others[0].lines[0].figure
+        recalls = {f"{d}.{r}": (d, r) for d in retrieval.DIRECTION_TITLES for r in results.RECALLS}
+        shown = [Column(k, r, "high", group=retrieval.DIRECTION_TITLES[d]) for k, (d, r) in recalls.items()]
+        columns = [retrieval.METHOD, retrieval.NUMBER, *shown, Column(figure, results.HEADLINES[figure][0], "high")]
+        columns += [Column("difference", "difference", signed=True), Column("interval", "95% interval", text=True)]
+        columns.append(Column("p", "p"))
+        rows = []
+        for label, each in [(head.first, head), *((other.second, other) for other in others)]:
+            values = {line.figure: line.first if label == head.first else line.second for line in each.lines}
+            line, cells = each.lines[0], [Cell(values[name].mean, values[name].sd) for name in (*recalls, figure)]
+            compared = [Cell(), Cell(), Cell()]
+            if label != head.first:
+                d = line.difference
+                compared = [Cell(d.estimate), Cell(ends(d.low, d.high, sign=True)), Cell(shown=_p(line.p_holm))]
+            rows.append(
+                Row([Cell(label), Cell(values[figure].seeds), *cells, *compared], ceiling=results.is_oracle(label))
+            )
+        notes = [retrieval.SD_NOTE, f"Differences are from {head.first}, paired over items."]
+        notes += [] if head.chance is None else [f"A random ranking would reach SumR {metric(head.chance)}."]
+        tables.append(Table(f"comparison-{len(tables) + 1}", what, columns, rows, notes))
+    return tables
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:
@@ -130,5 +153,6 @@ EPILOG = c.examples(
     "ccr compare runs/noto-emoji-es-infonce-seed0 runs/noto-emoji-es-uml-seed0",
     "ccr train --sweep method=infonce,uml --sweep seed=0,1,2 | ccr evaluate - | ccr compare -",
     "ccr train --sweep method=infonce,uml --sweep noise=0.2,0.4 | ccr evaluate - | ccr compare -",
+    "ccr compare runs/*infonce* runs/*",
     "ccr compare evaluations/a evaluations/b evaluations/c --all --json",
 )

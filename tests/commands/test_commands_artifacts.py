@@ -157,8 +157,12 @@ def test_a_word_that_means_nothing_or_too_much(chain: Chain) -> None:
     wrong = f"{trained.name[:3]}{trained.name[4:]}"
     done = chain.ccr("evaluate", wrong)
     assert (done.code, done.out) == (4, "") and wrong in done.err and f"runs/{trained.name}" in done.err
-    several = chain.ccr("evaluate", "runs/toy")
-    assert several.code == 4 and all(f"runs/{a.name}" in several.err for a in Workspace(chain.root).artifacts("run"))
+    names = [f"runs/{a.name}" for a in Workspace(chain.root).artifacts("run")]
+    several = chain.ccr("search", "rojo", "runs/toy")
+    assert several.code == 4 and all(name in several.err for name in names)
+    assert chain.ccr("show", "runs/toy").paths == [chain.root / name for name in names], "where many are taken: all"
+    method = chain.ccr("compare", "infonce")
+    assert method.code == 4 and f"runs/{chain.find('run', 'infonce').name}" in method.err and "uml" not in method.err
 
 
 def test_the_workspace_is_found_from_a_path(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,15 @@ def test_a_result_stands_with_those_of_its_language() -> None:
     assert frame["label"][3] == "uml [lang=de+fr, captions=human]"
 
 
+def test_a_version_of_ones_own_method_is_named_where_there_are_several() -> None:
+    def config(version: str) -> dict[str, Any]:
+        return {"data": "d", "lang": "es", "options": {}, "source": {"sha256": version * 64}}
+
+    runs = {"old": ("gce", config("a")), "new": ("gce", config("b")), "other": ("mine", config("c"))}
+    labels = {"old": "gce [source=aaaaaa]", "new": "gce [source=bbbbbb]", "other": "mine"}
+    assert variant_labels(runs) == labels
+
+
 def test_what_one_label_says_no_other_label_leaves_out() -> None:
     def config(epochs: int, lang: str = "es", data: str = "d", **more: object) -> dict[str, Any]:
         return {"data": data, "lang": lang, "options": {"epochs": epochs, **more}}

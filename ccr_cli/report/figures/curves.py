@@ -31,14 +31,14 @@ WIDE = 20
 """Ratio of the largest to the smallest value from which an axis is logarithmic."""
 
 
-@figure("{}", "headline figure against noise", "ccr train --noise 0.4, then ccr evaluate")
+@figure("{}", "headline figure against noise", "ccr train --noise 0.4 | ccr evaluate -")
 def headline(data: FigureData) -> Drawing:
     """The main view (UML Figure 3)."""
     what = f"{data.main.named} against the share of mismatched training pairs. {data.findings.headline}"
     return Drawing(by_noise(data.main), what)
 
 
-@figure("languages", "headline figure by language", "ccr train --lang fr --noise 0.4, then ccr evaluate")
+@figure("languages", "headline figure by language", "ccr train --lang fr --noise 0.4 | ccr evaluate -")
 def languages(data: FigureData) -> Drawing:
     """A panel for each language."""
     drawn = by_language(results.same_but_language(data.views))

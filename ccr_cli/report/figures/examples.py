@@ -45,7 +45,7 @@ ATTENTIONS = 3
 """Number of captions whose attention is shown."""
 
 
-@figure("scored", "pairs scored by several runs", "ccr diagnose of two runs of the same noise")
+@figure("scored", "pairs scored by several runs", "ccr diagnose RUN RUN")
 def scored_pairs(data: FigureData) -> Drawing | None:
     """The diagnosed runs of the main view at the headline noise (UML Figure 8)."""
     chosen = choose(data.with_judges(dict(list(data.pairs.items())[:MOST_RUNS])))

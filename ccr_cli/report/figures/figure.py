@@ -42,7 +42,7 @@ class FigureKind:
     """File name without suffix; {} stands for that of the headline figure."""
     what: str
     command: str
-    """The command that makes the data it needs."""
+    """The command that makes the data it needs; each `RUN` stands for a run of the report."""
     draw: Callable[[FigureData], Drawing | None]
     """Draws it, inside `canvas.drawing`; None if its data are missing."""
 

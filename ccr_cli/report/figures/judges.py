@@ -21,7 +21,7 @@ from ccr_cli.report.words.numbers import similarity
 BINS = 32
 
 
-@figure("beliefs", "beliefs of a judge", "ccr diagnose")
+@figure("beliefs", "beliefs of a judge", "ccr diagnose RUN")
 def beliefs(data: FigureData) -> Drawing | None:
     """The diagnosis of the headline method at the headline noise."""
     diagnosis = next((d for d in data.suspects if d.noise == data.findings.noise), None)
@@ -34,7 +34,7 @@ def beliefs(data: FigureData) -> Drawing | None:
     return Drawing(belief_histograms(diagnosis.load_pairs()), what, caption, title)
 
 
-@figure("judges", "ROC and precision-recall of the judges", "ccr train --noise 0.4, then ccr diagnose")
+@figure("judges", "ROC and precision-recall of the judges", "ccr train --noise 0.4 | ccr diagnose -")
 def detection_curves(data: FigureData) -> Drawing:
     """One diagnosis per method."""
     drawn = roc_and_precision(data.with_judges(data.pairs))
@@ -45,7 +45,7 @@ def detection_curves(data: FigureData) -> Drawing:
 @figure(
     "epochs",
     "intact and mismatched pairs early, midway and late",
-    "ccr train --noise 0.4 --set judge=triangle, then ccr diagnose",
+    "ccr train --noise 0.4 --set judge=triangle | ccr diagnose -",
 )
 def epochs(data: FigureData) -> Drawing | None:
     """The evidence of the first method that has some, the headline method before others."""
@@ -63,7 +63,7 @@ def epochs(data: FigureData) -> Drawing | None:
     return None
 
 
-@figure("uncertainty", "uncertainty of training pairs", "ccr train --noise 0.4, then ccr diagnose")
+@figure("uncertainty", "uncertainty of training pairs", "ccr train --noise 0.4 | ccr diagnose -")
 def pair_uncertainty(data: FigureData) -> Drawing:
     """One run per method."""
     caption = f"From the epoch that was kept, mean of both directions. Scales differ. {ONE_RUN}"

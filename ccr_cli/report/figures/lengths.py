@@ -31,7 +31,7 @@ SPREAD = 0.5
 """The share of a class's width over which methods are spread."""
 
 
-@figure("lengths", "recall by length of the query", "ccr evaluate")
+@figure("lengths", "recall by length of the query", "ccr evaluate RUN")
 def query_lengths(data: FigureData) -> Drawing | None:
     """Runs of the main view with known ranks."""
     captions, lang = data.data.dataset(data.main.data).captions(), data.main.lang

@@ -41,8 +41,8 @@ LEVELS: Any = (
     (canvas.BROWN, (0, (1, 1))),
 )
 """Colour and dash of the levels of corruption, from the intact one on."""
-_UML = "ccr train --method uml, then ccr evaluate"
-_LABELLED = "ccr train --method fume, then ccr evaluate --protocol labelled"
+_UML = "ccr train --method uml | ccr evaluate -"
+_LABELLED = "ccr train --method fume | ccr evaluate - --protocol labelled"
 
 Content = TypeVar("Content")
 Outside = Mapping[str, Mapping[str, pd.DataFrame]]
@@ -79,7 +79,7 @@ def _calibration(result: Result) -> Mapping[str, Any]:
     return scores
 
 
-@figure("calibration", "right answers against stated confidence", "ccr train --method infonce, then ccr evaluate")
+@figure("calibration", "right answers against stated confidence", "ccr train --method infonce | ccr evaluate -")
 def calibration(data: FigureData) -> Drawing:
     """Reliability of one run per method."""
 
@@ -131,7 +131,7 @@ def out_of_distribution(data: FigureData) -> Drawing:
     return Drawing(outside_densities(kinds), what, caption, "Uncertainty in and out of distribution")
 
 
-@figure("entropy", "entropy against uncertainty", "ccr train --method fume --set left_out=3,8, then ccr evaluate")
+@figure("entropy", "entropy against uncertainty", "ccr train --method fume --set left_out=3,8 | ccr evaluate -")
 def category_entropy(data: FigureData) -> Drawing:
     """Entropy against uncertainty."""
     caption = (
@@ -162,7 +162,7 @@ def kind_name(kind: str) -> str:
     return "queries whose items were removed" if kind == HALVES else f"captions of {read_data(kind)[0]}"
 
 
-@figure("corruption", "uncertainty of corrupted queries", f"{_UML} --corrupt 0.3 and ccr evaluate --corrupt 0.6")
+@figure("corruption", "uncertainty of corrupted queries", f"{_UML} --corrupt 0.3, then with --corrupt 0.6")
 def corrupted_queries(data: FigureData) -> Drawing:
     """One run per method (TCL Figure 5)."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from matplotlib.figure import Figure
 
 import ccr_cli
 from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.artifacts.label import ORACLE
+from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.console import counted, plain, progress
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ReportData, RunDiagnosis
@@ -70,9 +71,9 @@ def overview(data: ReportData) -> Overview:
     tables: list[Table | None] = []
     if views:
         main = views[0]
+        common = [f"All runs have {' and '.join(options)}."] if (options := _common_options(data, main)) else []
         tables += [
-            retrieval.by_noise(main),
-            retrieval.retrieval(main),
+            *(replace(t, notes=[*t.notes, *common]) for t in (retrieval.by_noise(main), retrieval.retrieval(main))),
             retrieval.languages(results.same_but_language(views)),
             retrieval.recoveries(main),
             detection(diagnoses) if len(diagnoses) else None,
@@ -114,10 +115,11 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
     summary = overview(data)
     for name in ("tables", "figures"):
         (folder / name).mkdir(exist_ok=True)
+    report = re.sub(r"(-[0-9a-f]{6})?(\.partial)?$", "", folder.name)  # without the digits of its content
     for name, table in summary.tables.items():
         for suffix, rendering in FORMATS.items():
             with atomic_open(folder / "tables" / f"{name}.{suffix}", "w") as handle:
-                handle.write(rendering(replace(table, report=folder.name.removesuffix(".partial"))))
+                handle.write(rendering(replace(table, report=report)))
     suspects = suspicious(data, summary.views[0], summary.findings) if summary.views else []
     loaded = translations.load(data.translations)
     plots: dict[str, tuple[str, Drawing]] = {}
@@ -217,9 +219,34 @@ def render(
         **_results(views),
         origins=data.artifacts,
         collections=data.datasets,
-        absent=absent,
+        absent=[(kind.what, _with_runs(kind.command, views[0], summary.findings)) for kind in absent],
         version=ccr_cli.__version__,
     )
+
+
+def _with_runs(command: str, main: results.View, sentences: Findings) -> str:
+    """A command with runs of the headline noise for each `RUN`, one per method, that of the headline first.
+
+    Where it would train a method with defaults and the report has a run of it, that run takes the place of another one.
+    """
+    rows = main.frame[main.frame["noise"] == sentences.noise].sort_values("seed").drop_duplicates("label")
+    names = dict(zip(map(str, rows["label"]), map(str, rows["run"]), strict=True))
+    runs = {label: name for label, name in names.items() if not Label.parse(label).is_ensemble}
+    for label, run in runs.items():
+        usual = f"ccr train --method {Label.parse(label).method} | "
+        if command.startswith(usual):
+            command = command.removeprefix(usual).replace(" -", f" runs/{run}", 1)
+    for label in sorted(runs, key=lambda label: (label != sentences.method, results.method_order(label))):
+        command = command.replace("RUN", f"runs/{runs[label]}", 1)
+    return command
+
+
+def _common_options(data: ReportData, main: results.View) -> list[str]:
+    """The options in which all runs of the main view differ from the defaults, and that no label names."""
+    facts = [data.facts.get(run_id) for run_id in main.frame["run_id"].unique()]
+    named = {option for label in main.frame["label"] for run in Label.parse(label).runs for option in run.options}
+    first = facts[0].changed if facts[0] else ()
+    return [option for option in first if option not in named and all(f and option in f.changed for f in facts)]
 
 
 def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
@@ -233,6 +260,7 @@ def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
         main.title + (f" ({int(queries):,} queries)" if pd.notna(queries) else ""),
         counted(main.frame["run_id"].nunique(), "run"),
         counted(main.frame["seed"].nunique(), "seed"),
+        *_common_options(data, main),
         f"noise {', '.join(percent(noise) for noise in sorted(set(main.frame['noise'])))}",
     ]
     title = f"{main.data}: cross-lingual retrieval in {main.lang} under noisy translation"

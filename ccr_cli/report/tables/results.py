@@ -57,6 +57,8 @@ class RunFacts:
     """Features and text encoder."""
     judge: str = ""
     """The judge of its training pairs."""
+    changed: tuple[str, ...] = ()
+    """Options other than the method's default that its label may lack, as `key=value`."""
 
 
 @dataclass(frozen=True)

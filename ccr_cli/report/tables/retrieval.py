@@ -175,8 +175,14 @@ def recoveries(view: results.View) -> Table | None:
         "the difference is given; above 1 a method is better than infonce with the oracle."
     )
     with_share = any(is_share for _, is_share in shown)
-    notes = ["Over n pairs with equal seeds.", *([share] if with_share else []), BEST_NOTE]
-    title = f"How much of the loss to noise is recovered: {view.title}"
+    lacking = (
+        f"With an oracle (ccr train --method {results.BASELINE} --set judge=oracle, same noise and seeds) this table "
+        "says how much of the loss to noise is recovered."
+    )
+    lacking = lacking if any(ratios) else ""
+    notes = ["Over n pairs with equal seeds.", *filter(None, [share if with_share else lacking]), BEST_NOTE]
+    what = "How much of the loss to noise is recovered" if with_share else f"Difference from {results.BASELINE}"
+    title = f"{what}: {view.title}"
     return Table("recovery", title, [METHOD, *shown.values(), SEEDS], rows, notes)
 
 

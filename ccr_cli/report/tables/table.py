@@ -260,12 +260,14 @@ def latex_text(text: str) -> str:
     return "".join(_LATEX.get(char, char) for char in plain(text))
 
 
-def to_latex(table: Table) -> str:
-    """A booktabs table with a label (`tab:`, report, table) under a comment on the packages that it needs."""
+PREAMBLE = r"% needs \usepackage{booktabs,amssymb} and \usepackage[T1]{fontenc}; for other scripts, XeLaTeX or LuaLaTeX"
+"""A comment on the packages that tables in LaTeX need."""
+
+
+def to_latex(table: Table, *, preamble: bool = True) -> str:
+    """A booktabs table with a label (`tab:`, report, table), by default under the comment on packages."""
     marks = (("", ""), (r"\textbf{", "}"), (r"\underline{", "}"), (r"\textit{", "}"))
-    lines = [
-        r"% needs \usepackage{booktabs,amssymb} and \usepackage[T1]{fontenc}; for other scripts, XeLaTeX or LuaLaTeX"
-    ]
+    lines = [PREAMBLE] if preamble else []
     lines += [
         r"\begin{table}",
         r"\centering",

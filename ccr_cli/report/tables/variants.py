@@ -10,8 +10,8 @@ from ccr_cli.artifacts.signature import HUMAN
 
 DTYPE = "float32"
 """Precision of the training of a run whose config does not name it."""
-
-
+SOURCE = "source"
+"""The version of somebody's own method or judge, which says nothing about runs of other methods."""
 Runs = Mapping[str, tuple[Label, Mapping[str, Any]]]
 """By id, the label and the run's config.json."""
 
@@ -32,7 +32,7 @@ def variant_labels(runs: Runs, defaults: Mapping[str, Mapping[str, Any]] | None 
     varying = [_varying([settings[run] for run in members]) for _, members in groups]
     for (label, members), keys in zip(groups, varying, strict=True):
         met = (other for (_, m), other in zip(groups, varying, strict=True) if _meet(runs, members, m))
-        elsewhere = set[str]().union(*met)
+        elsewhere = set[str]().union(*met) - {SOURCE}
         in_label = {key for key in elsewhere - keys if key == "preset" or _short(key) in label.terms}
         for run in members:
             config, values, known = runs[run][1], settings[run], usual[run] | {"dtype": DTYPE}
@@ -108,5 +108,5 @@ def _translations(config: Mapping[str, Any], others: Sequence[Mapping[str, Any]]
 
 def _settings(config: Mapping[str, Any]) -> dict[str, Any]:
     named = {"preset": config.get("preset"), "features": config.get("features"), "dtype": config.get("dtype") or DTYPE}
-    named |= {"source": config["source"]["sha256"][:6]} if config.get("source") else {}
+    named |= {SOURCE: config["source"]["sha256"][:6]} if config.get("source") else {}
     return named | {f"options.{key}": value for key, value in (config.get("options") or {}).items()}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ccr_cli import registry
 from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
@@ -133,6 +135,12 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
     yield Line(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; trained for {duration(seconds)}")
     if counts.get("stopped"):
         yield Line(run.stopped(artifact), warning=True)
+    if own := artifact.request.get("source"):
+        files = registry.own(registry.sources(("methods", config["method"]), ("judges", config["options"]["judge"])))
+        with suppress(SyntaxError, ValueError):  # a file that does not load now
+            if registry.source_sha256(files) != own["sha256"]:
+                names = ", ".join(f"{path.parent.name}/{path.name}" for path in files) or "its method's file"
+                yield Line(f"{names} changed since this run, or is gone: ccr train now makes another run", warning=True)
 
 
 def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:

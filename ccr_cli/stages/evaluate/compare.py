@@ -20,11 +20,11 @@ from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.differences import galleries
-from ccr_cli.report.tables.results import method_order
+from ccr_cli.report.tables.results import BASELINE, base_label, method_order
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric, percent
-from ccr_cli.stages.shared.inputs import Inputs, made_from
+from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
 from ccr_cli.stages.shared.load_run import default_options, method_label
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
@@ -175,10 +175,10 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
     """Compares systems with the first one trained under the same condition, in all settings that they share.
 
     Uses the evaluations on the command line, and those in the workspace of the runs on the command line; without any,
-    the evaluations in the workspace that share the most common setting, methods that ignore noise first. Runs that
-    differ only in their seeds are one system, unless there is no other. `every` also compares queries in the source
-    language, fused ones and further readings of a model. `by` are keys of `CONDITIONS`, or `none`; by default it is
-    noise, unless systems differ in nothing else.
+    the evaluations in the workspace that share the most common setting, `infonce` first, then other methods that ignore
+    noise. Runs that differ only in their seeds are one system, unless there is no other. `every` also compares queries
+    in the source language, fused ones and further readings of a model. `by` are keys of `CONDITIONS`, or `none`; by
+    default it is noise, unless systems differ in nothing else.
 
     Raises:
         ArtifactError: If systems were evaluated in different settings, a run has no evaluation, or one that is stale.
@@ -235,10 +235,12 @@ def _fitting(inputs: Inputs) -> list[base.Artifact]:
     """The evaluations in the workspace that share the most common setting of a target language."""
     by_setting: dict[Setting, dict[str, base.Artifact]] = {}
     order: dict[str, tuple[object, ...]] = {}
-    artifacts = [a for a in inputs.workspace.artifacts("evaluation") if inputs.current_runs(a) is not None]
+    known = without_orphans(inputs, inputs.workspace.artifacts("evaluation"))
+    artifacts = [a for a in known if inputs.current_runs(a) is not None]
     for artifact in artifacts:
         results = [RunResult(artifact, n, result) for n, result in enumerate(evaluation.results(artifact))]
-        order[artifact.id] = (*method_order(str(results[0].result["label"])), artifact.name)
+        label = str(results[0].result["label"])
+        order[artifact.id] = (base_label(label) != BASELINE, *method_order(label), artifact.name)
         for one in results:
             if one.is_own_task:
                 by_setting.setdefault(one.setting, {}).setdefault(evaluation.run_id(artifact), artifact)

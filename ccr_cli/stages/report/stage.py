@@ -30,7 +30,7 @@ from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.options import ReportOptions
-from ccr_cli.stages.shared.inputs import Inputs, made_from
+from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 from ccr_cli.stages.translate.quality import references
 
@@ -40,7 +40,7 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
 
     Takes the given evaluations and diagnoses, and those in the workspace of the given runs; without any of these, all
     of the given data sets, else of the workspace; and the translations that are given or were trained on. What was made
-    from a run that was retrained since is left out.
+    from a run that was retrained or deleted since is left out.
 
     By default the report's name is the main data set and language, and six hex digits of what it is made from, so that
     a report on other results has another name. Returns also its findings and tables.
@@ -172,7 +172,10 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
             warn(f"{gone.path} is gone: {a.name} is reported without its training")
         return found is not None
 
-    evaluations, diagnoses = (list(filter(current, inputs.all(kind, fits))) for kind in ("evaluation", "diagnosis"))
+    kinds = ("evaluation", "diagnosis")
+    known = without_orphans(inputs, [a for kind in kinds for a in inputs.all(kind, fits)])
+    kept = list(filter(current, known))
+    evaluations, diagnoses = ([a for a in kept if a.kind == kind] for kind in kinds)
     return evaluations, diagnoses, runs
 
 
@@ -212,11 +215,18 @@ def _facts(
             noise_seed=(config.get("noise") or {}).get("seed"),
             encoder=_encoder(inputs, runs[run_id], config),
             judge=str(config["options"]["judge"]),
+            changed=_changed(config["options"], defaults.get(run_id) or {}, named[run_id][0]),
         )
         for run_id, config in configs.items()
     }
     ensembles = [e for e in evaluations if evaluation.run_id(e) == e.id and _members(e) & set(facts)]
     return facts | {artifact.id: _ensemble_facts(artifact, facts) for artifact in ensembles}
+
+
+def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label) -> tuple[str, ...]:
+    """The options that are not the usual ones and do not stand in a label."""
+    differing = [key for key in sorted(usual) if options.get(key, usual[key]) != usual[key]]
+    return tuple(f"{key}={options[key]}" for key in differing if key != "judge" and key not in label.terms)
 
 
 def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, results.RunFacts]) -> results.RunFacts:
@@ -351,7 +361,7 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTrans
     engine = str(artifact.request["engine"])
     environment = (artifact.about.get("environment") or {}).get("engine.forward") or {}
     model = str(environment.get("model") or "")
-    label = model if engine == "recorded" and model else f"{engine} {model}".strip()
+    label = f"{model} (recorded)" if engine == "recorded" and model else f"{engine} {model}".strip()
     rounds = int(artifact.request.get("rounds", 1))
     label += f" ({rounds} rounds)" if rounds > 1 else ""
     label += " (of some captions)" if "only" in artifact.request else ""

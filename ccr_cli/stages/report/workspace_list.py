@@ -17,6 +17,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.artifact_summaries import headlines, is_plain
 from ccr_cli.report.words.numbers import metric, probability, similarity
+from ccr_cli.stages.shared.inputs import gone_runs
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None
     if chosen is not None:
         entries, artifacts = [], list(chosen)
     for a in artifacts:
-        outcome = _outcome(a)
+        outcome = _with_run(workspace, a, _outcome(a))
         outcome = replace(outcome, words=f"stale; {outcome.words}") if a.id in stale else outcome
         entries.append(Entry(a.kind, a.path, a, _options(a, known), outcome))
     entries.sort(key=lambda entry: entry.created, reverse=True)
@@ -99,6 +100,12 @@ def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str
     if runs and source and options:
         return f"{', '.join(source)}: {', '.join(options)}"
     return ", ".join([*source, *options])
+
+
+def _with_run(workspace: Workspace, artifact: base.Artifact, outcome: Outcome) -> Outcome:
+    """The outcome, and that the run behind it was deleted."""
+    gone = gone_runs(workspace, artifact)
+    return replace(outcome, words=f"{outcome.words}; {' and '.join(gone)} is gone") if gone else outcome
 
 
 def _outcome(artifact: base.Artifact) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,9 +11,9 @@ from pathlib import Path
 from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.description import apart
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.console import warn
+from ccr_cli.console import counted, warn
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.shared.references import find
+from ccr_cli.stages.shared.references import BEST, LATEST, find_all
 
 _DATA = ("dataset", "translation", "noise", "features")
 _UNFINISHED = (".partial", ".lock")
@@ -32,23 +33,28 @@ class Inputs:
     read: list[base.Artifact] = field(default_factory=list)
     repeated: list[base.Artifact] = field(default_factory=list)
     """Artifacts named more than once, or together with another one of the same content."""
+    many: bool = False
+    """Whether several artifacts of a kind may be named."""
 
     @classmethod
-    def from_paths(cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = ()) -> Inputs:
-        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find`.
+    def from_paths(
+        cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = (), *, many: bool = False
+    ) -> Inputs:
+        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find_all`.
 
         An unfinished one beside others of its folder, as `runs/*` names them, is left out with a warning.
         """
-        inputs, counts = cls(workspace), Counter(words)
+        inputs, counts = cls(workspace, many=many), Counter(words)
         finished = {Path(word).parent for word in counts if not word.rstrip("/").endswith(_UNFINISHED)}
         for word, times in counts.items():
             if word.rstrip("/").endswith(_UNFINISHED) and len(Path(word).parts) > 1 and Path(word).parent in finished:
                 warn(f"{word} is left out: it is unfinished")
                 continue
-            artifact = base.load(find(workspace, word, kinds))
-            again = artifact.id in {a.id for a in inputs.named}
-            inputs.named += [] if again else [artifact]
-            inputs.repeated += [artifact] if again or times > 1 else []
+            for path in find_all(workspace, word, kinds, many=many):
+                artifact = base.load(path)
+                again = artifact.id in {a.id for a in inputs.named}
+                inputs.named += [] if again else [artifact]
+                inputs.repeated += [artifact] if again or times > 1 else []
         return inputs
 
     def one(
@@ -85,7 +91,9 @@ class Inputs:
         width = max(map(len, paths))
         lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
         problem = f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}"
-        raise ArtifactError(problem, hint=f"name the one you mean, such as {paths[-1]}")
+        words = [paths[-1], LATEST, *([f"{BEST}SumR"] if kind == "run" else [])]
+        every = ["runs/* for all"] if kind == "run" and self.many else []
+        raise ArtifactError(problem, hint=f"name the one you mean, such as {', '.join([*words, *every])}")
 
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
@@ -130,6 +138,23 @@ class Inputs:
         """Records that an artifact was read, for the list that the stage prints."""
         if artifact.id not in {a.id for a in self.read}:
             self.read.append(artifact)
+
+
+def gone_runs(workspace: Workspace, artifact: base.Artifact) -> list[str]:
+    """The runs that an artifact was made from and that were deleted since."""
+    return [p.path for p in artifact.parents if p.kind == "run" and not workspace.place_of(artifact, p).exists()]
+
+
+def without_orphans(inputs: Inputs, artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
+    """Leaves out artifacts that were not named and all of whose runs were deleted, with one warning."""
+    runs = {a.id: {p.path for p in a.parents if p.kind == "run"} for a in artifacts}
+    named = {a.id for a in inputs.named}
+    others = (a for a in artifacts if runs[a.id] and a.id not in named)
+    orphans = [a for a in others if runs[a.id] == set(gone_runs(inputs.workspace, a))]
+    if orphans:
+        command = shlex.join(inputs.workspace.relative(a.path) for a in orphans)
+        warn(f"{counted(len(orphans), 'artifact')} left out, because the run was deleted\n  try: rm -r {command}")
+    return [a for a in artifacts if a not in orphans]
 
 
 def latest(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:

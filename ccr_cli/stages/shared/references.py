@@ -34,23 +34,29 @@ def common_home(words: Sequence[str]) -> Path | None:
 
 
 def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
-    """Returns the folder of the artifact that a word means.
+    """Returns the folder of the one artifact that a word means; the rest as for `find_all`."""
+    (path,) = find_all(workspace, word, kinds, many=False)
+    return path
+
+
+def find_all(workspace: Workspace, word: str, kinds: Sequence[str] = (), *, many: bool = True) -> list[Path]:
+    """Returns the folders of the artifacts that a word means; several only for a name or beginning that fits several.
 
     A path counts from the current folder, else from the workspace. A name may lack the folder of its kind, and its end
     if the beginning is unique. `latest` is the newest artifact of `kinds`, which are also preferred where several fit,
     the first kind most. `best:METRIC` is the run with the best figure on validation.
 
     Raises:
-        ArtifactError: If nothing fits, or several artifacts do.
+        ArtifactError: If nothing fits, or several artifacts do, but not `many` are wanted.
         UsageError: If it is a number, as in a list of values without commas.
     """
     for path in (Path(word), workspace.root / word):
         if (path / RECORD).is_file():
-            return path
+            return [path]
     if word == LATEST:
-        return _latest(workspace, kinds)
+        return [_latest(workspace, kinds)]
     if word.startswith(BEST):
-        return _best(workspace, word.removeprefix(BEST))
+        return [_best(workspace, word.removeprefix(BEST))]
     text = unicodedata.normalize("NFKC", word).strip("/")
     places = [(kind, path, path.relative_to(workspace.root).parts) for kind, path in workspace.places()]
     for matches in (str.__eq__, str.startswith):
@@ -58,12 +64,12 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
             fitting = [(k, path) for k, path, parts in places if text and matches("/".join(parts[start:]), text)]
             preferred = ([path for kind, path in fitting if kind == first] for first in kinds)
             paths = next(filter(None, preferred), [path for _, path in fitting])
-            if len(paths) == 1:
-                if matches is str.startswith:
-                    say(f"{word}: {workspace.relative(paths[0])}")
-                return paths[0]
-            if paths:
+            if len(paths) > 1 and not many:
                 raise ArtifactError(f"{word!r} means several artifacts", hint=f"name one: {_listed(workspace, paths)}")
+            if len(paths) > 1 or (paths and matches is str.startswith):
+                say(f"{word}: {_listed(workspace, paths)}")
+            if paths:
+                return paths
     raise _unknown(workspace, word, kinds)
 
 
@@ -158,8 +164,10 @@ def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactE
     first = [path for kind, path in places if kind in (folder or kinds)] or paths
     if re.fullmatch(r"[\d.]+", word) and not Path(word).exists():
         raise UsageError(f"{word} is no artifact", hint="commas join the values of an option: --sweep noise=0.2,0.4")
-    near = [nearest(Path(word).name, [path.name for path in some], _SHOWN) for some in (first, paths)]
-    paths = [path for path in paths if path.name in (near[0] or near[1])] or first
+    name = Path(word).name
+    near = [nearest(name, [path.name for path in some], _SHOWN) for some in (first, paths)]
+    inside = [path for path in first if name and name in path.name]
+    paths = inside or [path for path in paths if path.name in (near[0] or near[1])] or first
     problem = f"{word} does not exist: no path, and no artifact in {workspace.root}"
     meant = f"{BEST}SumR" if word == "best" else next(iter(nearest(word, (LATEST, f"{BEST}SumR"), 1)), "")
     there = f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,6 @@ def trained(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
 
     That of basic is evaluated on val too.
     """
-    import shutil
-
     root = tmp_path_factory.mktemp("compared") / "workspace"
     shutil.copytree(chain.root, root)
     made = {"root": root}
@@ -111,7 +110,7 @@ def test_seeds_of_one_configuration_count_as_their_mean(trained: dict[str, Path]
 
 def test_seeds_alone_are_compared_one_by_one(trained: dict[str, Path]) -> None:
     latex = toy.ok("compare", trained["infonce1"], trained["infonce2"], "--latex", workspace=trained["root"]).out
-    assert latex.count(r"\begin{table}") == latex.count(r"\label{tab:comparison-") == 1 and "SumR &" in latex
+    assert latex.count(r"\begin{table}") == latex.count(r"\label{tab:comparison-") == 1 and "& SumR &" in latex
     done = toy.ok("compare", trained["infonce1"], trained["infonce2"], workspace=trained["root"])
     rows = table(done.out)
     assert "differ only in their seeds" in done.err
@@ -153,6 +152,34 @@ def test_a_grid_is_compared_within_equal_noise(trained: dict[str, Path], chain: 
     assert "basic is left out" in lone.err and "no noise" in lone.err and len(table(lone.out)["data"].unique()) == 1
     by_engine = toy.ok("compare", uml, trained["basic0 test"], "--by", "mt", "--json", workspace=root)
     assert json.loads(by_engine.out)["comparisons"][0]["condition"].startswith("mt recorded:")
+
+
+def test_a_grid_in_latex(trained: dict[str, Path], chain: Chain) -> None:
+    given = (trained["infonce1"], trained["infonce2"], trained["basic0 test"], chain.find("evaluation", "uml").path)
+    named = toy.ok("compare", *given, "--by", "none", "--json", workspace=trained["root"]).out
+    latex = toy.ok("compare", *given, "--by", "none", "--latex", workspace=trained["root"]).out
+    assert latex.count(r"\begin{table}") == latex.count("booktabs") == 1
+    rows = [line.removesuffix(r" \\").split(" & ") for line in latex.splitlines() if line.count(" & ") == 11][1:]
+    assert [(row[0], row[1]) for row in rows] == [("infonce", "2"), ("basic", "1"), ("uml", "1")]
+    for row, told in zip(rows[1:], json.loads(named)["comparisons"], strict=True):
+        line = told["lines"][0]
+        assert f"{line['second']['mean']:.1f}" in row[8]
+        assert float(row[9].replace("$-$", "-")) == pytest.approx(line["difference"]["estimate"], abs=0.051)
+
+
+def test_infonce_is_the_first_and_evaluations_of_deleted_runs_are_left_out(
+    trained: dict[str, Path], tmp_path: Path
+) -> None:
+    root = tmp_path / "workspace"
+    shutil.copytree(trained["root"], root)
+    gone = trained["infonce2"].name
+    shutil.rmtree(root / "runs" / gone)
+    orphan = f"evaluations/{trained['infonce2 test'].name}"
+    done = toy.ok("compare", "--json", workspace=root)
+    assert {c["first"].split()[0] for c in json.loads(done.out)["comparisons"]} == {"infonce"}
+    assert done.err.count("rm -r ") == 1 and f"rm -r {orphan}" in done.err
+    listed = table(toy.ok("show", workspace=root).out).set_index("artifact")["found"]
+    assert [name for name, found in listed.items() if f"runs/{gone} is gone" in found] == [orphan]
 
 
 def test_one_method_is_compared_across_noise(trained: dict[str, Path]) -> None:

@@ -207,12 +207,17 @@ def test_results_of_a_run_trained_anew_are_left_out(workspace: Workspace, capsys
 
 
 @pytest.mark.usefixtures("unillustrated")
-def test_results_of_a_deleted_run_stay(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_results_of_a_deleted_run_are_left_out_unless_named(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
     for run in ("uml-noise0.4-seed0", "uml-noise0.4-seed1"):
         shutil.rmtree(workspace.root / "runs" / f"toy-emoji-es-{run}")
     done = report(Inputs(workspace))
-    assert len([p for p in done.parents if p.kind == "evaluation"]) == 12
-    assert len([p for p in done.parents if p.kind == "run"]) == 10
+    assert [sum(p.kind == kind for p in done.parents) for kind in ("evaluation", "run")] == [10, 10]
+    told = capsys.readouterr().err
+    assert told.count("rm -r ") == 1 and "evaluations/toy-emoji-es-uml-noise0.4-seed1-test" in told
+    named = ["evaluations/toy-emoji-es-uml-noise0.4-seed0-test"]
+    assert [run_id for run_id, _ in gather(Inputs.from_paths(workspace, named)).results]
     assert "without its training" in capsys.readouterr().err
 
 
