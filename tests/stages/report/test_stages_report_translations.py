@@ -56,7 +56,7 @@ def test_translations_alone(workspace: Chain) -> None:
     path = workspace.find("translation").path
     done = workspace.ccr("report", path)
     assert done.code == 0, done.err
-    assert "Of 96 captions translated into es by hand, 0 (0.0%) are flagged." in done.err
+    assert "Of 96 captions translated into es by hand (recorded), 0 (0.0%) are flagged." in done.err
     assert path in done.paths and done.made.parents[0].kind == "translation" and len(done.made.parents) == 1
     text = done.made.file("report.html").read_text(encoding="utf-8")
     assert "toy in es" in text and "The 1 artifact behind this page" in text
@@ -83,7 +83,7 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
         toy.ok("translate", "--lang", "es", *own, "--name", name, *more, workspace=workspace.root)
     made = toy.ok("report", workspace=workspace.root).made
     rows = made.file("tables/translations.csv").read_text(encoding="utf-8")
-    for label in ("hand", "hand-en-es.tsv [first]"):
+    for label in ("hand (recorded)", "hand-en-es.tsv (recorded) [first]"):
         assert f'"toy, es: {label}",train' in rows, rows
     same = "hand-en-es.tsv [first] and hand-en-es.tsv [second] (the same texts)"
     assert f'"toy, es: {same}",val' in rows, "the other is translated back too, and has a figure more"
@@ -97,7 +97,7 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
 def test_rounds_are_in_the_name(workspace: Chain) -> None:
     made = toy.ok("translate", "--lang", "es", "--rounds", "2", "--split", "val", workspace=workspace.root).made
     rows = toy.ok("report", made.path, workspace=workspace.root).made.file("tables/translations.csv")
-    assert rows.read_text(encoding="utf-8").splitlines()[1].startswith('"toy, es: hand (2 rounds)",val,24,')
+    assert rows.read_text(encoding="utf-8").splitlines()[1].startswith('"toy, es: hand (recorded) (2 rounds)",val,24,')
 
 
 @pytest.mark.usefixtures("unillustrated")
