@@ -85,7 +85,7 @@ def test_translations_of_one_name_are_told_apart(workspace: Chain) -> None:
     rows = made.file("tables/translations.csv").read_text(encoding="utf-8")
     for label in ("hand (recorded)", "hand-en-es.tsv (recorded) [first]"):
         assert f'"toy, es: {label}",train' in rows, rows
-    same = "hand-en-es.tsv [first] and hand-en-es.tsv [second] (the same texts)"
+    same = "hand-en-es.tsv (recorded) [first] and hand-en-es.tsv (recorded) [second] (the same texts)"
     assert f'"toy, es: {same}",val' in rows, "the other is translated back too, and has a figure more"
     scores = made.file("tables/translation-scores.csv").read_text(encoding="utf-8").splitlines()
     assert len(scores) == 3, "three artifacts, two splits with references, the same texts"
