@@ -84,7 +84,7 @@ def _array(folder: Path, node: dict[str, Any]) -> Any:
     """Maps the array that a node stands for; its file may be deleted then."""
     import numpy as np
 
-    return np.load(folder / f"{node[ARRAY]}.npy", mmap_mode="c") if ARRAY in node else node
+    return np.load(folder / f"{node[ARRAY]}.npy", mmap_mode="c", allow_pickle=False) if ARRAY in node else node
 
 
 def _ask(path: Path, size: int, how: str, place: Path) -> str:

@@ -140,7 +140,7 @@ def problem(value: Any, shape: Any, place: str = "") -> str | None:
         return f"{place or 'the value'} is {str(value)[:20]}, out of range"
     if isinstance(value, str):
         try:
-            value.encode()
+            value.encode(errors="surrogateescape")  # as paths that are not UTF-8 are written
         except UnicodeEncodeError:
             return f"{place or 'the value'} is not UTF-8"
     known: Mapping[Any, Any] = shape if isinstance(shape, dict) else {}

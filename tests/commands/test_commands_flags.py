@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ccr_cli.cli import app
 from ccr_cli.commands import common
 from ccr_cli.data import mismatch
+from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.methods.infonce import Config
 from ccr_cli.stages.shared.options import default_request, option, request_of
 from ccr_cli.stages.train.options import TrainingOptions
@@ -120,7 +121,7 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
         "langs",
         "pairs",
         "translation_mix",
-        "dictionary",
+        *(witness.name for witness in fields(JudgeConfig)),
     }
 
 
