@@ -67,7 +67,7 @@ def main() -> None:
         bad, kappa = read["verdict"] == "bad", cohen_kappa_score(read["verdict_1"], read["verdict_2"])
         at_random = pd.to_numeric(read["random"]) <= RANDOM
         print(f"{name}: {len(read)} read, κ = {kappa:.2f}; of {RANDOM} at random {bad[at_random].mean():.2f} are bad")
-        for ranking in (column for column in read if ", " in column or "chrF" in column):
+        for ranking in ("lexical, own", "lexical, other", "lexical, both", "chrF to the other engine"):
             place, rng = pd.to_numeric(read[ranking]), np.random.default_rng(0)
             truth, score = bad[at_random].to_numpy(), -place[at_random].to_numpy(float)
             draws = (rng.integers(0, len(truth), len(truth)) for _ in range(2000))

@@ -25,7 +25,7 @@ def result(label: str, noise: float, seed: int, total: float, **other: Any) -> t
     mismatch = f"{kind}-{noise:g}-seed{drawn}" if noise else "none"
     run = f"{label}-{noise:g}-{seed}-{kind}" + (f"-{drawn}" if drawn != seed else "")
     fields = {"lang": "es", "ties": "mid", "unc": "none", "noise": mismatch} | other
-    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 4.0, "MeanR": 5.0, "mAP": 6.0, "MRR": 7.0, "queries": 9}
+    figures = {"R@1": 1.0, "R@5": 2.0, "R@10": 3.0, "MedR": 4.0, "MeanR": 5.0, "mAP": 6.0, "MRR": 7.0, "queries": 29}
     entry = {
         "run": run,
         "data": "d",

@@ -162,7 +162,7 @@ def kind_name(kind: str) -> str:
     return "queries whose items were removed" if kind == HALVES else f"captions of {read_data(kind)[0]}"
 
 
-@figure("corruption", "uncertainty of corrupted queries", f"{_UML} --corrupt 0.3, then with --corrupt 0.6")
+@figure("corruption", "uncertainty of corrupted queries", f"{_UML} --corrupt 0.3, then {_UML} --corrupt 0.6")
 def corrupted_queries(data: FigureData) -> Drawing:
     """One run per method (TCL Figure 5)."""
 
