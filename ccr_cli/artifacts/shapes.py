@@ -43,7 +43,9 @@ _RESULT = {
     },
     "calibration?": ({"t2v?": (_CALIBRATION, NoneType), "v2t?": (_CALIBRATION, NoneType)}, NoneType),
     "temperature?": ([float], NoneType), "uncertainty?": ({str: _FIGURE}, NoneType),
-    "ood?": ({"of": str, "signature": str, "t2v?": _OUTSIDE, "v2t?": _OUTSIDE}, NoneType),
+    "ood?": (
+        {"of?": str, "signature?": str, "left_out?": [int], "t2v?": _OUTSIDE, "v2t?": _OUTSIDE}, NoneType,
+    ),
     "told_apart?": ({"t2v?": _OUTSIDE, "v2t?": _OUTSIDE}, NoneType),
 }  # fmt: skip
 _SCORE = {"score": float, "signature?": str, "interval?": _ENDS}

@@ -235,7 +235,7 @@ def test_a_model_that_torch_does_not_write_as_onnx(space: Chain, tmp_path: Path)
     transformers.XLNetModel(transformers.XLNetConfig(**size, pad_token_id=0)).save_pretrained(folder)
     run = train(space, folder, "infonce", "max_tokens=9", name="xlnet")
     done = toy.ccr("export", run, "--onnx", workspace=space.root)
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (1, ""), done.err
     assert "torch cannot write this text encoder as ONNX" in done.err and "leave --onnx out" in done.err
     assert not list((space.root / "exports").glob("xlnet*"))
     assert cosines(sentence_vectors(export(space, run)), own(run)).min() > 0.99999
