@@ -161,3 +161,10 @@ def translation_model(request: pytest.FixtureRequest) -> Path:
     """Each family in turn."""
     found: Path = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def space(root: Path, tmp_path: Path) -> Path:
+    """A copy of a module's workspace `root` for a test to change."""
+    shutil.copytree(root, tmp_path / "workspace")
+    return tmp_path / "workspace"

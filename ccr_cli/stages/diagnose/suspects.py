@@ -47,8 +47,8 @@ def with_words(
     All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
     the same captions, and the ways back teach another one. The columns `unmatched_source` and `unmatched_translation`
     have the words without a counterpart, with commas between; `spans_source` and `spans_translation` say where each
-    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`); `witness` the text of
-    the one other translation, if it is one.
+    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`); `witness`, where there is just one other
+    translation, has its text.
     """
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):

@@ -217,7 +217,7 @@ class TripletReadings:
         if self.config.dictionary:
             lexicons["dictionary"] = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
             if lexicons["dictionary"].empty:
-                problem = f"no entry of {self.config.dictionary} is of the captions and of their translations"
+                problem = f"no entry of {self.config.dictionary} has words of the captions and of their translations"
                 raise UsageError(problem, hint=f"a dictionary of {triplets.langs[0]} is needed")
         return {name: lexicon.scores(source, target) for name, lexicon in lexicons.items()}
 

@@ -67,13 +67,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def space(root: Path, tmp_path: Path) -> Path:
-    """A copy for a test to change."""
-    shutil.copytree(root, tmp_path / "workspace")
-    return tmp_path / "workspace"
-
-
 def material(root: Path, mix: str = "draw", *more: str, langs: str = "all", **settings: Any) -> TrainingData:
     """What a run on both is trained on, and on further translations."""
     inputs = Inputs.from_paths(Workspace(root), [*NAMES, *more])

@@ -54,13 +54,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture
-def space(root: Path, tmp_path: Path) -> Path:
-    """A copy for a test to change."""
-    shutil.copytree(root, tmp_path / "workspace")
-    return tmp_path / "workspace"
-
-
 def made(root: Path, name: str) -> base.Artifact:
     return base.load(root / "runs" / name)
 
