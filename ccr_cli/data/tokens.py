@@ -33,6 +33,8 @@ EMPTY_BUCKET = 0
 """The n-gram bucket of a text without a single word; no feature hashes to it."""
 
 _CHUNK = 4096  # texts per call of a transformers tokenizer
+LONGEST = 512
+"""Tokens of a text where neither the options nor the model set a limit."""
 CJK_RANGES = (
     (0x1100, 0x11FF), (0x3005, 0x3007), (0x3040, 0x30FF), (0x3130, 0x318F), (0x31F0, 0x31FF),
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xF900, 0xFAFF),
@@ -209,7 +211,7 @@ class HFTokenizer(Tokenizer):
 
     Args:
         name_or_dir: Folder or cached hub name.
-        max_length: Longest text in tokens, special tokens included; the rest is cut.
+        max_length: Longest text in tokens, special tokens included; the rest is cut. 0: as the tokenizer's own.
 
     Raises:
         UnavailableError: If it is not on this machine.
@@ -220,19 +222,31 @@ class HFTokenizer(Tokenizer):
     def __init__(self, name_or_dir: str | Path, max_length: int = 64) -> None:
         from transformers import AutoTokenizer
 
-        self.name, self.max_length = str(name_or_dir), max_length
+        self.name = str(name_or_dir)
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(self.name, local_files_only=True)
+        except ImportError as error:  # SigLIP's reads its vocabulary with protobuf
+            reason = str(error).strip().split("\n")[0]
+            problem = f"the tokenizer of '{self.name}' needs a package that is not installed ({reason})"
+            raise UnavailableError(problem, "pip install protobuf sentencepiece") from error
         except (OSError, ValueError) as error:
             a_place = self.name.startswith(("/", ".", "~"))
             hint = "there is no such folder, or no tokenizer in it" if a_place else f"hf download {self.name}"
             raise UnavailableError(f"no tokenizer of model '{self.name}' on this machine", hint) from error
-        super().__init__(len(self._tokenizer), {"max_length": max_length})
+        self.max_length = max_length or int(min(self._tokenizer.model_max_length, LONGEST))
+        super().__init__(len(self._tokenizer), {"max_length": self.max_length})
+
+    def limit(self, longest: int | None) -> None:
+        """Cuts texts at `longest` tokens, if that is less."""
+        self.max_length = self._settings["max_length"] = min(self.max_length, longest or self.max_length)
 
     def unknown(self, table: Tokens) -> float:
         """Returns the fraction of a table's tokens that are unknown to the vocabulary."""
-        number = self._tokenizer.unk_token_id
-        return 0.0 if number is None or not len(table.ids_N) else float((table.ids_N == number).float().mean())
+        own = self._tokenizer
+        number = own.unk_token_id
+        if number in (None, own.eos_token_id) or not len(table.ids_N):  # CLIP's, which every text ends with
+            return 0.0
+        return float((table.ids_N == number).float().mean())
 
     def knows(self, text: str) -> bool:
         """Whether the vocabulary has a token of a text."""

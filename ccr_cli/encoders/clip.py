@@ -2,11 +2,12 @@
 
 Radford et al., "Learning Transferable Visual Models From Natural Language Supervision", ICML 2021; Zhai et
 al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. Pictures are encoded as in `vision.py`: the vector is
-the projected image embedding, before normalisation.
+the projected image embedding, before normalisation. `nets/text.py` reads the text side of such a model.
 """
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,6 +29,8 @@ class Config(vision.Config):
 
 
 missing = partial(hub.missing, Config.model)
+_REGIONS = ("CLIPSeg", "GroupViT", "OwlViT", "Owlv2")
+"""Beginnings of classes that have both sides, trained to find parts of a picture."""
 
 
 class Encoder(vision.Encoder):
@@ -36,6 +39,14 @@ class Encoder(vision.Encoder):
     name = "clip"
 
     def _check(self, network: Any) -> None:
-        if not hasattr(network, "get_image_features"):
-            message = f"{self.config.model} ({network.__name__}) does not have both an image side and a text side"
-            raise UsageError(message, hint=f"an image model: --encoder vision --set model={self.config.model}")
+        model = f"{self.config.model} ({network.__name__})"
+        if network.__name__.startswith(_REGIONS):
+            problem = f"{model} was trained to find regions of a picture, not pictures"
+            raise UsageError(problem, hint="use a CLIP: --set model=openai/clip-vit-base-patch32")
+        if hasattr(network, "get_image_features") and hasattr(network, "get_text_features"):
+            return
+        if "pixel_values" in inspect.signature(network.forward).parameters:
+            hint = f"an image model: --encoder vision --set model={self.config.model}"
+        else:
+            hint = f"it has no image side; as the text side of a run: ccr train --set text_encoder={self.config.model}"
+        raise UsageError(f"{model} does not have both an image side and a text side", hint=hint)

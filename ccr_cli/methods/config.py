@@ -71,8 +71,8 @@ class Config(JudgeConfig):
     text_encoder: str = "ngram"
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; always
     `given` for a data set with features of its texts."""
-    max_tokens: Count = 64
-    """Longest caption in tokens, for a transformers encoder."""
+    max_tokens: Whole = 64
+    """Longest caption in tokens, for a transformers encoder; 0: as many as the model reads."""
     pooling: TextPooling = "mean"
     """How the tokens of a transformers encoder become one vector: `mean`, `cls` (the first), `max`, `last`, `own` (the
     model's own vector of a text)."""

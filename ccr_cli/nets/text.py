@@ -7,13 +7,14 @@ Shape suffixes: B texts, N ids of the batch, W tokens of the batch, L tokens of 
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
 from torch import nn
 
 from ccr_cli import hub
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.lora import Lora, targets_of
 from ccr_cli.nets.ragged import TextPooling, Texts, pad_rows
 from ccr_cli.nets.text_transformer import TransformerTextEncoder as TransformerTextEncoder
@@ -94,7 +95,7 @@ def build_text_encoder(
     Raises:
         ArtifactError: a folder of that name has no complete model.
         UnavailableError: the model is not on this machine or has no safetensors, or a package is not installed.
-        UsageError: `own` pooling of a model without one.
+        UsageError: the model reads no texts, or `own` pooling of one without.
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)
@@ -107,13 +108,17 @@ def build_text_encoder(
             import transformers
 
             settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
-            model = _class_of(settings).from_pretrained(place, local_files_only=True, use_safetensors=True)
-            pad_id = None
+            kind, whole = _class_of(settings), torch.float32  # of a checkpoint in half precision too
+            if "input_ids" not in inspect.signature(kind.forward).parameters:
+                raise UsageError(f"{name} ({kind.__name__}) has no text side", hint="--set text_encoder=MODEL")
+            model = kind.from_pretrained(place, local_files_only=True, use_safetensors=True, dtype=whole)
+            pad_id, pad_left = None, False
             if pooling == "own" and settings.model_type.startswith("siglip"):  # it reads padding as text
-                pad_id = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True).pad_token_id
+                tokenizer = transformers.AutoTokenizer.from_pretrained(place, local_files_only=True)
+                pad_id, pad_left = tokenizer.pad_token_id, tokenizer.padding_side == "left"
     except (OSError, ValueError) as error:
         raise UnavailableError(f"no text encoder '{name}' on this machine", f"hf download {name}") from error
-    encoder = TransformerTextEncoder(model, pooling, pad_id=pad_id)
+    encoder = TransformerTextEncoder(model, pooling, pad_id, pad_left)
     if lora_rank:
         encoder.adapt(Lora(lora_rank, lora_alpha or 2 * lora_rank, targets_of(encoder.model), frozen_layers))
     elif frozen_layers:
@@ -135,9 +140,8 @@ def text_encoder_from_config(config: dict[str, Any]) -> TextEncoder:
     with transformers_loading():
         from transformers import AutoConfig
     made = AutoConfig.for_model(**config["model"])
-    encoder = TransformerTextEncoder(
-        _class_of(made)._from_config(made), config.get("pooling", "mean"), pad_id=config.get("pad_id")
-    )
+    pooling, padding = config.get("pooling", "mean"), (config.get("pad_id"), config.get("pad_left", False))
+    encoder = TransformerTextEncoder(_class_of(made)._from_config(made), pooling, *padding)
     if "lora" in config:
         lora = config["lora"]
         encoder.adapt(Lora(lora["rank"], lora["alpha"], tuple(lora["targets"]), lora["first"]))

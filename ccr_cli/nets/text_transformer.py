@@ -55,15 +55,19 @@ class TransformerTextEncoder(nn.Module):
         model: The model; its ``config`` is read.
         pooling: What makes one vector of a text's tokens; `own`: what the model itself gives for a text.
         pad_id: What it is padded with; by default what its configuration says.
+        pad_left: Whether padding that the model reads as text (SigLIP's) comes before the text.
 
     Raises:
         UsageError: It gives no vector of a text by itself.
     """
 
-    def __init__(self, model: nn.Module, pooling: TextPooling = "mean", pad_id: int | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, pooling: TextPooling = "mean", pad_id: int | None = None, pad_left: bool = False
+    ) -> None:
         super().__init__()
         config: Any = model.config
         self.pooling: TextPooling = pooling
+        self.pad_left = pad_left
         self.lora: Lora | None = None
         self.projection: nn.Module | None = getattr(model, "text_projection", None) if pooling == "own" else None
         if getattr(config, "is_encoder_decoder", False) or config.model_type in _T5:
@@ -148,8 +152,10 @@ class TransformerTextEncoder(nn.Module):
         row_B = torch.from_numpy(rows_B).to(device, non_blocking=True)
         begin_B1 = texts.offsets_B1[row_B].unsqueeze(1)
         column_L = torch.arange(width, device=device)
-        mask_BL = column_L < texts.offsets_B1[row_B + 1].unsqueeze(1) - begin_B1
-        ids_BL = texts.ids_N[(begin_B1 + column_L).clamp(max=len(texts.ids_N) - 1)]
+        length_B1 = texts.offsets_B1[row_B + 1].unsqueeze(1) - begin_B1
+        place_BL = column_L - (width - length_B1 if self.pad_left else 0)
+        mask_BL = (place_BL >= 0) & (place_BL < length_B1)
+        ids_BL = texts.ids_N[(begin_B1 + place_BL).clamp(0, len(texts.ids_N) - 1)]
         ids_BL = torch.where(mask_BL, ids_BL, self.pad_id)
         if self._width is not None or lengths_B.min() == width:
             return self.model(input_ids=ids_BL), mask_BL
@@ -230,6 +236,8 @@ class TransformerTextEncoder(nn.Module):
             settings["lora"] = self.lora.config()
         if self._configured_pad is not None:
             settings["pad_id"] = self._configured_pad
+        if self.pad_left:
+            settings["pad_left"] = True
         return settings
 
 

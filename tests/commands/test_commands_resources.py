@@ -146,7 +146,7 @@ def test_out_of_memory(sizes: tuple[str, ...], workspace: Chain) -> None:
         (f"max_tokens=-{10**400}", "whole numbers go up to 2147483647"),
         ("buckets=1", "buckets >= 2"),
         ("hidden=-1", "hidden >= 0"),
-        ("max_tokens=0", "max_tokens >= 1"),
+        ("max_tokens=-1", "max_tokens >= 0"),
     ],
 )
 def test_a_number_that_no_table_can_have(setting: str, message: str, workspace: Chain) -> None:

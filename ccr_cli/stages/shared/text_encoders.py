@@ -37,4 +37,6 @@ def make_text_side(config: Any, data: Dataset) -> tuple[Tokenizer, TextEncoder]:
     if longest is not None and config.max_tokens > longest:
         problem = f"{config.text_encoder} reads {longest} tokens at most, and max_tokens is {config.max_tokens}"
         raise UsageError(problem, hint=f"--set max_tokens={longest}")
+    if isinstance(tokenizer, HFTokenizer):
+        tokenizer.limit(longest)
     return tokenizer, encoder
