@@ -18,6 +18,7 @@ Texts are the source captions, which every split has.
 from __future__ import annotations
 
 import argparse
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from ccr_cli.artifacts import base, dataset, run
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokenizer, Tokens
-from ccr_cli.losses.disncl import donsker_varadhan, strangers
+from ccr_cli.losses.disncl import strangers
 from ccr_cli.methods.base import Embedder, Method
 from ccr_cli.methods.disncl import Discriminator
 from ccr_cli.nets.text import text_encoder_from_config
@@ -100,6 +101,15 @@ def scores(statistic: Discriminator, left_ND: Tensor, right_ND: Tensor, stranger
     """The statistic, between -HIGHEST and HIGHEST, of rows that belong together and of strangers."""
     one_N, two_N = statistic(left_ND, right_ND, stranger_N)
     return HIGHEST * torch.tanh(one_N / HIGHEST), HIGHEST * torch.tanh(two_N / HIGHEST)
+
+
+def donsker_varadhan(joint_N: torch.Tensor, marginal_N: torch.Tensor) -> torch.Tensor:
+    """Lower bound of the mutual information, E_joint[T] - log E_marginal[exp T], in nats, in float64: MINE's value.
+
+    Measured on rows that the statistic T was not fitted on, else it grows with the fit.
+    """
+    joint_N, marginal_N = joint_N.double(), marginal_N.double()
+    return joint_N.mean() - (torch.logsumexp(marginal_N, dim=0) - math.log(max(len(marginal_N), 1)))
 
 
 def bound(statistic: Discriminator, side: Side, left: str, right: str, draws: int = 16) -> float:

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
+import disncl_parts
 import noise_robustness
 import real_noise
 import repair_loop
@@ -284,3 +286,17 @@ def test_the_table_of_the_repair_loop_pairs_seeds_with_no_repair() -> None:
         "|as they are: weight|1,000|1|200.0|+100.0 [+100.0, +100.0]|",
         "|40% switched: no repair|1,000|1|100.0||",
     ]
+
+
+def test_the_bound_of_the_best_statistic_is_the_mutual_information() -> None:
+    rho = 0.8
+    draws = np.random.default_rng(0)
+    x, noise, stranger = draws.normal(size=(3, 400_000))
+    y = rho * x + np.sqrt(1 - rho**2) * noise
+
+    def log_ratio(a: Any, b: Any) -> torch.Tensor:
+        ratio = (rho**2 * (a**2 + b**2) - 2 * rho * a * b) / (2 * (1 - rho**2))
+        return torch.from_numpy(-0.5 * np.log(1 - rho**2) - ratio)
+
+    value = disncl_parts.donsker_varadhan(log_ratio(x, y), log_ratio(x, stranger))
+    assert value.item() == pytest.approx(-0.5 * np.log(1 - rho**2), abs=0.01)

@@ -151,7 +151,8 @@ def problem(value: Any, shape: Any, place: str = "") -> str | None:
         if missing:
             return f"{place or 'it'} lacks {missing[0]!r}"
         inner = [(f"{place}.{key}".lstrip("."), v, key) for key, v in value.items()]
-        found = (problem(key, str, where) or problem(v, _shape_of(known, key), where) for where, v, key in inner)
+        shape_of = {key: known.get(key, known.get(f"{key}?", known.get(str, ANY))) for key in value}
+        found = (problem(key, str, where) or problem(v, shape_of[key], where) for where, v, key in inner)
         return next(filter(None, found), None)
     if isinstance(value, list) and (shape is ANY or isinstance(shape, list)):
         shapes = shape if isinstance(shape, list) else [ANY]
@@ -169,7 +170,3 @@ def problem(value: Any, shape: Any, place: str = "") -> str | None:
         return None
     names = " or ".join("null" if type_ is type(None) else type_.__name__ for type_ in types)
     return f"{place or 'it'} is {value!r:.60}, expected {names}"
-
-
-def _shape_of(table: Mapping[Any, Any], key: str) -> Any:
-    return next((table[name] for name in (key, f"{key}?", str) if name in table), ANY)

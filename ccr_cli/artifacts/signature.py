@@ -120,7 +120,10 @@ class Signature:
         return Signature(**values)
 
     def __str__(self) -> str:
-        return "|".join(f"{key}:{_escape(value)}" for key, value in self.fields.items())
+        def percent(match: re.Match[str]) -> str:
+            return "".join(f"%{byte:02X}" for byte in match.group().encode())
+
+        return "|".join(f"{key}:{_UNSAFE.sub(percent, value)}" for key, value in self.fields.items())
 
     @property
     def fields(self) -> dict[str, str]:
@@ -281,7 +284,3 @@ def read_own_split(value: str) -> int:
     """How many items `leak` says have a group that was trained on, on a run's own data set."""
     match = re.fullmatch(rf"{OWN_SPLIT}-(\d+)trained", value)
     return int(match[1]) if match else 0
-
-
-def _escape(value: str) -> str:
-    return _UNSAFE.sub(lambda match: "".join(f"%{byte:02X}" for byte in match.group().encode()), value)

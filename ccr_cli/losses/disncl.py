@@ -11,8 +11,6 @@ Shapes: N scores.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
@@ -139,12 +137,3 @@ def conditional_bound(one_BD: Tensor, two_BD: Tensor, weight_B: Tensor | None = 
     """
     half_B = (one_BD - two_BD).square().sum(dim=1) / 2
     return weighted_mean(half_B, weights_B(weight_B, half_B))
-
-
-def donsker_varadhan(joint_N: Tensor, marginal_N: Tensor) -> Tensor:
-    """Lower bound of the mutual information, E_joint[T] - log E_marginal[exp T], in nats, in float64: MINE's value.
-
-    For diagnosis: measured on rows that the statistic T was not fitted on, else it grows with the fit.
-    """
-    joint_N, marginal_N = joint_N.double(), marginal_N.double()
-    return joint_N.mean() - (torch.logsumexp(marginal_N, dim=0) - math.log(max(len(marginal_N), 1)))

@@ -104,16 +104,12 @@ def pair_list(
                 "flags": pair.get("flags") or "",
                 "truth": pair.get("truth"),
                 **{name: pair[name] for name in ("place", "slot_id") if side == LARGE and name in pair},
-                **({"verdict": pair["verdict"]} if side == LARGE and _shows_verdict(pair, of_run) else {}),
+                # that a translation without a run is clean means only that it is of its caption
+                **({"verdict": v} if side == LARGE and (v := pair.get("verdict")) and (of_run or v != "clean") else {}),
             }
         )
     known = [name for name in ("uncertainty", "truth") if any(row[name] is not None for row in rows)]
     return TextList(title, [*heads.values(), "P(clean)" if of_run else "flags", *known], rows, open)
-
-
-def _shows_verdict(pair: Mapping[Any, Any], of_run: bool) -> bool:
-    """Whether there is a verdict; that a translation is clean means only that it is of its caption."""
-    return "verdict" in pair and (of_run or pair["verdict"] != "clean")
 
 
 def wrong_translations(data: ReportData) -> Iterator[TextList]:

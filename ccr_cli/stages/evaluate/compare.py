@@ -390,7 +390,7 @@ def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> d
 
 def _compare(setting: Setting, systems: Sequence[System], what: str, condition: str) -> list[Comparison]:
     """Every other system against the first, in one setting."""
-    ranked = [[_galleries(run[setting]) for run in system.runs] for system in systems]
+    ranked = [[galleries(_ranks(run[setting])) for run in system.runs] for system in systems]
     for system, runs in zip(systems, ranked, strict=True):
         if any(queries != ranked[0][0][1] for _, queries in runs):
             raise ArtifactError(f"{system.label} and {systems[0].label} were evaluated on different queries")
@@ -417,11 +417,6 @@ def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Valu
     sd_C = run_SC.std(axis=0, ddof=1).tolist() if len(runs) > 1 else [None] * len(bootstrap.FIGURES)
     columns = zip(bootstrap.FIGURES, run_SC.T, sd_C, strict=True)
     return {name: Value(float(run_S.mean()), sd, len(runs)) for name, run_S, sd in columns}
-
-
-def _galleries(result: RunResult) -> tuple[list[bootstrap.RankedGallery], list[list[str]]]:
-    """The ranked queries of each fold of a result, in the order of their ids, with these."""
-    return galleries(_ranks(result))
 
 
 def _ranks(result: RunResult) -> pd.DataFrame:

@@ -134,16 +134,12 @@ def _apply(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Arr
     if kind == "gelu":
         return _gelu(x_ND)
     if kind == "unit":
-        return _unit(x_ND)
+        length_N1 = np.sqrt(np.square(x_ND).sum(-1, keepdims=True))
+        return np.asarray(x_ND / np.maximum(length_N1, 1e-12), np.float32)
     if kind in ("block", "frames", "gpo"):
         own = {n.removeprefix(layer["tensors"]): t for n, t in tensors.items() if n.startswith(layer["tensors"])}
         return {"block": _block, "frames": _frames, "gpo": _gpo}[kind](layer, own, x_ND)
     raise ValueError(f"unknown layer {kind!r}")
-
-
-def _unit(x_ND: Array) -> Array:
-    length_N1 = np.sqrt(np.square(x_ND).sum(-1, keepdims=True))
-    return np.asarray(x_ND / np.maximum(length_N1, 1e-12), np.float32)
 
 
 def _mean(x_ND: Array) -> Array:
