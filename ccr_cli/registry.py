@@ -27,7 +27,7 @@ _EXPECTED = {
 BUNDLED = {
     group: frozenset(files.split())
     for group, files in {
-        "methods": "__init__ base basic config decl disncl fume infonce nrccr source_only tcl trine uml",
+        "methods": "__init__ base basic config decl disncl fume infonce nrccr pretrained source_only tcl trine uml",
         "judges": "__init__ argmax base config fusion gmm lexical margin mutual none oracle rank scores translation "
         "triangle two_group",
         "losses": "__init__ contrastive credibility decl disncl evidential masks mutual nrccr precision triplet trust",

@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokens
+from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import BatchJudge, believe, load_judge
 from ccr_cli.judges.base import Belief as Belief
 from ccr_cli.losses.evidential import evidence, query_uncertainty
@@ -28,7 +29,7 @@ from ccr_cli.methods.config import Config as Config
 from ccr_cli.methods.config import Need as Need
 from ccr_cli.methods.config import Side as Side
 from ccr_cli.nets.dual import DualEncoder
-from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.heads import AlignedHead, Projection
 from ccr_cli.nets.plain import Plain
 from ccr_cli.nets.pooling import FrameTransformer, GeneralizedPooling, Pooling
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder, text_encoder_from_config
@@ -82,7 +83,19 @@ class Embedder(Protocol):
 
 
 def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
-    """Makes a text encoder with heads into the common space: what every method trains."""
+    """Makes a text encoder with heads into the common space: what every method trains.
+
+    Raises:
+        UsageError: If there is to be no new head, and the two sides differ in dimension.
+    """
+    if config.aligned:
+        if not visual_dim == text_encoder.dim == config.dim:
+            sides = f"the features have {visual_dim} dimensions and the texts {text_encoder.dim}"
+            more = "" if config.dim in (visual_dim, text_encoder.dim) else f" (dim={config.dim})"
+            hint = "features and text_encoder of one dual encoder, pooling=own, and no dim; or head=linear"
+            raise UsageError(f"head={config.head}: {sides}{more}", hint=hint)
+        aligned = AlignedHead(visual_dim, config.dropout, residual=config.head == "residual")
+        return DualEncoder(aligned, text_encoder, None, config.text_dropout)
     visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
@@ -120,6 +133,8 @@ class Method(nn.Module, ABC):
     """What to know of a preset before training, by its name: printed at the start."""
     TRANSLATED: ClassVar[bool] = True
     """Whether it needs translations; if not, it also trains on a data set without any."""
+    TRAINED: ClassVar[bool] = True
+    """Whether it is trained at all."""
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: TextEncoder) -> None:
         """Builds the model for visual features of this length; all languages share the text encoder."""

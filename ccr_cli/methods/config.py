@@ -15,6 +15,7 @@ from ccr_cli.nets.ragged import TextPooling
 Side = Literal["cross_lingual", "cross_modal", "both"]
 Need = Literal["frames", "media", "back", "labels"]
 Visual = Literal["projection", "transformer", "gpo"]
+Head = Literal["linear", "identity", "residual"]
 
 
 class Range(NamedTuple):
@@ -45,8 +46,8 @@ def equal_rates(lr: float) -> dict[str, object]:
 class Config(JudgeConfig):
     """The options of every method; a method's own Config adds others."""
 
-    epochs: Count = 12
-    """Passes over the training triplets."""
+    epochs: Whole = 12
+    """Passes over the training triplets; 0: only with an aligned `head`."""
     batch_size: Pairs = 128
     """Triplets per step."""
     accumulate: Count = 1
@@ -86,6 +87,9 @@ class Config(JudgeConfig):
     """Rows of the n-gram table."""
     dim: Count = 256
     """Dimension of the common space."""
+    head: Head = "linear"
+    """The visual head: `linear`, a new map; or none, to start from the alignment of the dual encoder that made the
+    features, whose text side is then the text encoder: `identity`; `residual`, x + W x with W = 0 at the start."""
     hidden: Whole = 0
     """Hidden units of the visual head; 0: a linear map."""
     dropout: Dropped = 0.4
@@ -121,6 +125,14 @@ class Config(JudgeConfig):
                     raise ValueError(f"{name} {allowed.text} is needed, not {value}")
         if self.lora_alpha and not self.lora_rank:
             raise ValueError("lora_alpha needs adapters: set lora_rank too, for example lora_rank=8")
+        if not self.epochs and not self.aligned:
+            raise ValueError("epochs >= 1 is needed, not 0: a new head is random before training")
+        if self.aligned and self.visual != "projection":
+            raise ValueError(f"head={self.head} keeps the space of the features, and visual={self.visual} leaves it")
+        if self.aligned and self.hidden:
+            raise ValueError(f"hidden is for head=linear: head={self.head} has no hidden layer")
+        if self.aligned and (reason := self.unaligned()):
+            raise ValueError(f"head={self.head} is not possible: {reason}")
         if self.visual == "transformer" and self.dim % self.visual_heads:
             raise ValueError(f"visual_heads must divide dim, and {self.visual_heads} does not divide {self.dim}")
         if self.judge not in registry.names("judges"):
@@ -136,6 +148,15 @@ class Config(JudgeConfig):
         """
         needs: dict[Need, bool] = {"frames": self.visual != "projection", "media": self.finetune}
         return frozenset(need for need, needed in needs.items() if needed)
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the run starts from the alignment of the model that made the features."""
+        return self.head != "linear"
+
+    def unaligned(self) -> str:
+        """Why the method needs heads of its own; empty if it does not."""
+        return ""
 
     def unjudged(self) -> str:
         """Why no judge can read the trained model's similarities; empty if one can."""

@@ -64,6 +64,10 @@ class Config(base.Config):
         if not all(label.strip().isdigit() for label in self.left_out.split(",") if self.left_out):
             raise ValueError(f"left_out is a list of numbers such as 3,7, not {self.left_out!r}")
 
+    def unaligned(self) -> str:
+        """It trains networks on both sides."""
+        return "fume trains a network of its own on both sides"
+
     def needs(self) -> frozenset[base.Need]:
         """Categories."""
         return super().needs() | {"labels"}

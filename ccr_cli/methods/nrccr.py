@@ -74,6 +74,10 @@ class Config(base.Config):
         if self.dim % self.heads:
             raise ValueError(f"heads must divide dim, and {self.heads} does not divide {self.dim}")
 
+    def unaligned(self) -> str:
+        """It trains a block over the tokens."""
+        return "nrccr trains a text side of its own over the tokens"
+
     def needs(self) -> frozenset[base.Need]:
         """Frames for their block, back-translations for the cycle."""
         needs: dict[base.Need, bool] = {"frames": self.frame_block, "back": self.cycle_weight > 0}

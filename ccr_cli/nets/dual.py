@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from ccr_cli.nets.heads import Projection
+from ccr_cli.nets.heads import AlignedHead, Projection, Residual
 from ccr_cli.nets.plain import Plain, Pool, Unit
 from ccr_cli.nets.pooling import Pooling
 from ccr_cli.nets.ragged import Rows, Texts, mean_rows
@@ -23,7 +23,7 @@ class DualEncoder(nn.Module):
     else.
 
     Args:
-        visual_head: from the features' dimension to D.
+        visual_head: from the features' dimension to D; features that are in the common space have an `AlignedHead`.
         text_encoder: shared by all languages.
         text_head: from the text encoder's dimension to D; None when the encoder's is D already.
         text_dropout: share of the text vectors' units that training switches off.
@@ -34,7 +34,7 @@ class DualEncoder(nn.Module):
 
     def __init__(
         self,
-        visual_head: Projection,
+        visual_head: Projection | AlignedHead,
         text_encoder: TextEncoder,
         text_head: Projection | None = None,
         text_dropout: float = 0.0,
@@ -80,7 +80,7 @@ class DualEncoder(nn.Module):
     def plain(self) -> Plain:
         """Returns the same model, as it retrieves, as plain layers."""
         text = () if self.text_head is None else tuple(self.text_head.layers)
-        head = tuple(self.visual_head.layers)
+        head = tuple(layer.linear() if isinstance(layer, Residual) else layer for layer in self.visual_head.layers)
         visual = (Pool(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())
         encoder = self.text_encoder
         if not isinstance(encoder, TransformerTextEncoder):

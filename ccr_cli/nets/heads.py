@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 
@@ -43,6 +44,46 @@ class Projection(nn.Module):
 
     def forward(self, x_BD: Tensor) -> Tensor:
         """Returns (B, out_dim), not normalised."""
+        out_BD: Tensor = self.layers(x_BD)
+        return out_BD
+
+
+class Residual(nn.Linear):
+    """x + W x with W = 0 at the start, so that a vector begins as it is."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, dim, bias=False)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Returns (B, D)."""
+        return x_BD + super().forward(x_BD)
+
+    def linear(self) -> nn.Linear:
+        """Returns the linear map that it is."""
+        same = nn.Linear(self.in_features, self.out_features)
+        with torch.no_grad():
+            same.weight.copy_(self.weight + torch.eye(self.in_features, device=self.weight.device))
+            same.bias.zero_()
+        return same
+
+
+class AlignedHead(nn.Module):
+    """The head of vectors that are in the common space already: nothing, or a `Residual` map.
+
+    Args:
+        dim: length of a vector.
+        dropout: share of inputs that training switches off.
+        residual: whether there is a map.
+    """
+
+    def __init__(self, dim: int, dropout: float = 0.0, residual: bool = False) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Dropout(dropout)] * (dropout > 0), *[Residual(dim)] * residual)
+        self.in_dim = self.dim = dim
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        """Returns (B, D), not normalised."""
         out_BD: Tensor = self.layers(x_BD)
         return out_BD
 

@@ -65,6 +65,8 @@ class Plain:
     def dim(self) -> int:
         """Length of a vector."""
         maps = [layer for layer in self.visual if isinstance(layer, nn.Linear | Block)]
+        if not maps:  # the features are in the space of the texts
+            return self.text_encoder.dim
         last = maps[-1].encoder.linear if isinstance(maps[-1], Block) else maps[-1]
         return int(last.out_features)
 

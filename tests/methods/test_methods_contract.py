@@ -32,9 +32,10 @@ from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.train.state import save_tensors
 
 METHODS = registry.names("methods")
+TRAINED = [name for name in METHODS if registry.load("methods", name).Method.TRAINED]
 PRESETS = [(name, p) for name in METHODS for p in registry.load("methods", name).Method.PRESETS]
 SMALL: dict[str, Any] = {"buckets": 512, "dim": 16, "dropout": 0.0, "text_dropout": 0.0}
-VISUAL_DIM = 12
+VISUAL_DIM = SMALL["dim"]
 SOURCE = [f"{colour} {shape}" for colour, shape in zip(toy.COLOURS, itertools.cycle(toy.SHAPES), strict=False)]
 TARGET = [f"{toy.SHAPES[shape]} {toy.COLOURS[colour]}" for colour, shape in (text.split() for text in SOURCE)]
 BACK = [f"the {shape} is {colour}" for colour, shape in (text.split() for text in SOURCE)]
@@ -45,6 +46,7 @@ WEIGHT = re.compile(r"(.*_weight|alpha|beta)$")
 """Options that weigh terms of a loss."""
 
 every_method = pytest.mark.parametrize("name", METHODS)
+every_trained_method = pytest.mark.parametrize("name", TRAINED)
 
 
 def make(name: str, seed: int = 0, **options: Any) -> base.Method:
@@ -114,7 +116,7 @@ def gradients(method: base.Method) -> dict[str, torch.Tensor]:
     return {name: grad.to_dense() for name, grad in found.items() if grad is not None}
 
 
-@every_method
+@every_trained_method
 def test_every_parameter_gets_gradient(name: str) -> None:
     method = make(name)
     total(method.losses(batch())).backward()  # type: ignore[no-untyped-call]
@@ -151,7 +153,7 @@ def test_how_frames_become_one_is_checked(name: str, options: dict[str, Any], me
         make(name, **options)
 
 
-@every_method
+@every_trained_method
 def test_every_parameter_of_a_hub_encoder_gets_gradient(name: str) -> None:
     size = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
     bert = BertModel(BertConfig(vocab_size=SMALL["buckets"], hidden_dropout_prob=0.0, **size))
@@ -182,7 +184,7 @@ def test_what_weighs_nothing_is_neither_computed_nor_built(name: str, option: st
     assert all(grad.abs().sum() > 0 for grad in gradients(off).values())
 
 
-@every_method
+@every_trained_method
 def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> None:
     method, given = make(name), batch()
     before = given.visual.rows_ND.clone(), given.p.VT.clone()
@@ -191,7 +193,7 @@ def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> 
     assert torch.equal(given.visual.rows_ND, before[0]) and torch.equal(given.p.VT, before[1])
 
 
-@every_method
+@every_trained_method
 def test_overfits_eight_pairs(name: str) -> None:
     method = make(name)
     given = batch(clean=SURE, judged=False)
@@ -217,7 +219,7 @@ def test_overfits_eight_pairs(name: str) -> None:
                 assert torch.equal(sim_QG.argmax(dim=1), torch.arange(len(SOURCE))), "R@1 is not 100"
 
 
-@every_method
+@every_trained_method
 def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
     def train(label: str, seed: int) -> records.Artifact:
         options = ("--method", name, "--epochs", "2", "--noise", "0.4", *toy.SMALL)
@@ -275,7 +277,7 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
             assert unc_Q[0] <= unc_Q[1], "a query that matches is not the less certain one"
 
 
-@every_method
+@every_trained_method
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("judged", [False, True])
 @pytest.mark.parametrize(

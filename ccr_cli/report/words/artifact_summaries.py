@@ -126,13 +126,18 @@ def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
         reached = f", {figure} {metric(best[f'val.{figure}'])} on validation{': ' if by_lang else ''}{by_lang}"
         if config.get("validation"):
             queries, items = config["validation"]
-            kind = "machine-translated" if config["select"] == "mt" else "human"
+            mt = artifact.request.get("select_on") == "mt" and artifact.has_parent("translation")
+            kind = "machine-translated" if config["select"] == "mt" or (not counts["epochs"] and mt) else "human"
             level = ""
             if figure == "SumR":
                 level = f"; chance: about {metric(even_sum_r(queries / len(run.langs(config)), items))}"
             half = f"half of it: {queries:,} {kind} queries, {counted(items, 'item')}"
             reached += f" ({half}; not comparable with test results{level})"
-    yield Line(f"  epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}; trained for {duration(seconds)}")
+    kept = f"epoch {counts['best_epoch']} of {counts['epochs']} kept{reached}"
+    if counts["epochs"] and not counts["best_epoch"]:
+        kept = f"training did not improve on the pretrained model, which is kept{reached}; {counts['epochs']} epochs"
+    words = f"  {kept}; trained for {duration(seconds)}" if counts["epochs"] else f"  nothing is trained{reached}"
+    yield Line(words)
     if counts.get("stopped"):
         yield Line(run.stopped(artifact), warning=True)
     if own := artifact.request.get("source"):

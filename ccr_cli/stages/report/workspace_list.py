@@ -143,7 +143,7 @@ def _run(artifact: base.Artifact) -> Outcome:
     """The validation figure of the epoch that was kept."""
     counts = artifact.counts
     stopped = ", stopped early" if counts.get("stopped") else ""
-    epoch = f"epoch {counts['best_epoch']} of {counts['epochs']}{stopped}"
+    epoch = f"epoch {counts['best_epoch']} of {counts['epochs']}{stopped}" if counts["epochs"] else "nothing trained"
     name = str(run.config(artifact).get("criterion", "SumR"))
     history = run.history(artifact)
     values = history.loc[history["epoch"] == counts["best_epoch"]].get(f"val.{name}")

@@ -138,6 +138,7 @@ def training_triplets(
     second: pd.DataFrame | None = None,
     *,
     compared: bool = False,
+    least: int = 2,
 ) -> Triplets:
     """Joins captions, translations (by language and name), noise and features into triplets, in the data set's order.
 
@@ -146,12 +147,14 @@ def training_triplets(
     triplets of one translation follow on those of the other; a mismatch moves the same captions in each of them.
     `second` are another engine's translations, by default the other ones of the same language; with `compared` the
     judge `translation` speaks, which reads back-translations, else these. `needs` is what else the method reads,
-    `Config.needs`. If nothing is left, or the noise is of other captions, it is an ArtifactError.
+    `Config.needs`. If fewer than `least` are left, or the noise is of other captions, it is an ArtifactError.
     """
     chosen = data if feats is None else Split.of(data, "train")
     item_ids = list(chosen.items["item_id"])
     visual = Frames.single(torch.empty(len(item_ids), 0))
-    if feats is not None:
+    if feats is not None and not item_ids and not least:
+        visual = Frames.single(torch.empty(0, int(feats.json("encoder.json").get("dim") or 0)))
+    elif feats is not None:
         visual, item_ids = read_visuals(feats, item_ids, needs)
     row_of = {item: row for row, item in enumerate(item_ids)}
     captions = chosen.captions[chosen.captions["lang"] == data.source_lang]
@@ -176,7 +179,7 @@ def training_triplets(
                 read &= noise["given_translation_of"].isin(set(back))
             elif other and compared:
                 read &= noise["given_source_id"].isin(other)
-            if read.sum() < 2:
+            if read.sum() < least:
                 into = f" in {name}" if len(alternatives) > 1 else f" into {lang}" if len(translations) > 1 else ""
                 what = "captions have" if feats is None else f"training triplets{into} have features and"
                 raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")

@@ -70,7 +70,7 @@ class Trainer:
         self.method: Method = module.Method(self.config, self.data.visual_dim, self.data.text_encoder)
         self.engine = Engine(self.method, self.data, self.device, options, ranks)
         steps = self.engine.steps * self.config.epochs
-        if self.config.lr_warmup >= steps:
+        if self.config.lr_warmup >= steps > 0:
             warn(f"lr_warmup={self.config.lr_warmup}, and training has {steps} steps: its learning rate stays low")
         self._saved, self._cost = time.monotonic(), 0.0
 
@@ -88,11 +88,15 @@ class Trainer:
             self._curves(done) as writer,
         ):
             try:
+                if self.config.aligned and self.state.best_epoch is None:
+                    self._begin()
                 while self.state.epoch < epochs:
                     self._epoch(self.state.epoch + 1, advance, received, writer)
             except Collapsed as collapsed:
                 collapse = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
-        if collapse and not self.state.best_epoch:
+        if collapse and not epochs:
+            raise ArtifactError(f"the pretrained model cannot be used: {collapse.partition(': ')[2]}")
+        if collapse and self.state.best_epoch is None:
             lower = min(self.config.lr / 3, type(self.config)().lr)
             raise CcrError(collapse, hint=f"a lower learning rate may help: --set lr={lower:.0e}")
         if self.ranks.first:
@@ -114,7 +118,7 @@ class Trainer:
             settings["human"] = list(data.human)
         settings |= {key: request[key] for key in ("pairs", "source") if key in request}
         settings |= {
-            "select": data.select if data.validation else "last",
+            "select": data.select if data.validation and self.config.epochs else "last",
             "criterion": data.criterion,
             "validation": [sum(len(g.texts) for g in galleries), len(galleries[0].item_ids)] if galleries else None,
             "dtype": request["dtype"],
@@ -131,6 +135,11 @@ class Trainer:
             "options": recorded(self.config),
         }
         base.write_json(folder / "config.json", settings)
+
+    def _begin(self) -> None:
+        """Scores the model as it is, before the first step: that may be the best one."""
+        entry = {"epoch": 0, "loss": {}, "val": self._validate(0)}
+        self.state.history.append({**entry, "judge": None, "best": self.state.best_epoch == 0})
 
     def _epoch(self, epoch: int, advance: Any, received: list[int], writer: Any) -> None:
         state, steps = self.state, self.engine.steps
@@ -190,6 +199,11 @@ class Trainer:
         """Scores the selecting half of validation, and keeps the best epoch's weights."""
         data, validation = self.data, self.data.validation
         self.method.eval()
+        used = bool(epoch) or not self.config.epochs
+        """Whether a model that tells nothing apart is of no use: training may start from one."""
+        if not validation and not (used and len(self.triplets)):
+            self._keep(epoch)
+            return None
         if not validation:
             some = torch.arange(min(len(self.triplets), BATCH))
             items = self.triplets.visual.select(self.triplets.item_N[some])
@@ -198,7 +212,8 @@ class Trainer:
             return None
         visual = self._visuals(next(iter(validation.values())).visual)
         texts = {lang: self._texts(data.tokenizer.encode(gallery.texts)) for lang, gallery in validation.items()}
-        refuse_collapse(self.method, visual, torch.cat(list(texts.values())))
+        if used:
+            refuse_collapse(self.method, visual, torch.cat(list(texts.values())))
         labelled = "labels" in data.needs
         scored = {
             lang: score_gallery(EmbeddedGallery(gallery, visual, texts[lang]), labelled=labelled)
@@ -334,7 +349,7 @@ class Trainer:
             "processes": self.ranks.size,
             "torch": torch.__version__,
             "seconds": round(sum(t["seconds"] for t in timing), 3),
-            "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timing])), 1),
+            "triplets_per_second": round(float(np.median([t["triplets_per_second"] for t in timing] or [0.0])), 1),
             "epochs": [{name: round(value, 3) for name, value in t.items()} for t in timing],
         }
         if collapse:
@@ -343,10 +358,10 @@ class Trainer:
         save_tensors(self.build.folder / "model.safetensors", state.model)
         self.build.finish(
             {
-                "epochs": len(state.history),
-                "best_epoch": state.best_epoch,
+                "epochs": state.epoch,
+                "best_epoch": state.best_epoch or 0,
                 "triplets": len(self.triplets),
-                "steps": self.engine.steps * len(state.history),
+                "steps": self.engine.steps * state.epoch,
                 "parameters": sum(p.numel() for p in self.method.parameters()),
                 **({"stopped": 1} if collapse else {}),
             }

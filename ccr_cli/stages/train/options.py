@@ -107,7 +107,7 @@ class TrainingOptions:
     )
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Values of the method's Config, as text or typed."""
-    epochs: int | None = option(None, "Passes over the training triplets.", min=1, show_default="the method's")
+    epochs: int | None = option(None, "Passes over the training triplets.", min=0, show_default="the method's")
     batch_size: int | None = option(None, "Triplets per step.", min=2, show_default="the method's")
     select_on: str = option(
         "mt",

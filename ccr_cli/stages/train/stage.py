@@ -25,6 +25,7 @@ from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.witnesses import recorded, refuse_unused
+from ccr_cli.stages.train.alignment import require_aligned, start_aligned
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
@@ -103,13 +104,20 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     if data.text_features() is not None:
         start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
+    if config.aligned:
+        start = start_aligned(start, config, sources.features)
+        config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
+        require_aligned(config, sources.features)
     refuse_unused(config, config.judge)
     if options.trusts and not pairs and load_judge(config.judge).speaks not in ("start", "epoch"):
         problem = f"--translation-mix {options.translation_mix} needs the probability that a translation is right"
         raise UsageError(problem, hint="a judge, such as --set judge=lexical, or --verdicts FILE")
     files = registry.sources(("methods", options.method), ("judges", config.judge))
     request = _request(sources, options, config, registry.own(files))
-    name = options.name or _run_name(sources, data, request, asdict(start))
+    usual = asdict(start)
+    if config.text_encoder == start.text_encoder:
+        usual["text_encoder"] = request["text_encoder"]
+    name = options.name or _run_name(sources, data, request, usual)
     source = registry.source_sha256(files)
     site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force, source=source)
     with ExitStack() as open_sites:

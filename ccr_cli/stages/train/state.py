@@ -41,7 +41,8 @@ class Progress:
     """Sum of each loss term over these steps."""
     seconds: float = 0.0
     """Duration of these steps."""
-    best_epoch: int = 0
+    best_epoch: int | None = None
+    """None before one is kept; 0 is the model before the first step."""
     best: float = -math.inf
     model: dict[str, Tensor] = field(default_factory=dict)
     """The best epoch's weights, on the CPU."""

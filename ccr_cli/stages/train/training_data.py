@@ -63,7 +63,10 @@ class TrainingData:
         """The encoder of the features, if it is trained too."""
         self.judge = load_judge(config.judge)
         used, compared = without(self.data, getattr(config, "left_out", "")), self.judge.compares_texts
-        triplets = training_triplets(used, translations, pairs, sources.features, self.needs, second, compared=compared)
+        least = 2 if config.epochs else 0
+        triplets = training_triplets(
+            used, translations, pairs, sources.features, self.needs, second, compared=compared, least=least
+        )
         if "back" in self.needs and triplets.back is None:
             lacking = [
                 lang
@@ -121,11 +124,11 @@ class TrainingData:
             except ArtifactError as error:
                 missed[lang] = error.message
         items = max((len(each.item_ids) for each in self.validation.values()), default=FEW)
-        if items < FEW:
+        if items < FEW and config.epochs:
             warn(f"only {counted(items, 'validation item')} to select the epoch by: which epoch is kept is chance")
         for lang, reason in missed.items() if self.validation else ():
             warn(f"{lang} does not count for model selection: {reason}")
-        if not self.validation:
+        if not self.validation and config.epochs:
             warn(f"no model selection, the last epoch is kept: {'; '.join(dict.fromkeys(missed.values()))}")
         self.fixed_opinion = None
         """The opinion of a judge that needs no model: it stays the same in all epochs."""

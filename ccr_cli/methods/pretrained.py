@@ -1,0 +1,44 @@
+"""A pretrained dual encoder as it is: its text side, and features as pictures.
+
+Nothing is trained: the model that made the features is asked what it finds in each language (zero-shot).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from ccr_cli.methods import base
+from ccr_cli.methods.config import Head, Whole
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `pretrained`."""
+
+    epochs: Whole = 0
+    """None: nothing is trained."""
+    head: Head = "identity"
+    """None: the features are in the space of the texts."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.epochs or self.head != "identity":
+            raise ValueError(
+                "it trains nothing; to train from it, another method: --method infonce --set head=residual"
+            )
+        if self.judge != "none":
+            raise ValueError(f"it trains nothing, so judge={self.judge} has no pairs to weigh: ccr diagnose --judge")
+
+
+class Method(base.Method):
+    """Cosine similarities of the model's own vectors."""
+
+    TRANSLATED = False
+    TRAINED = False
+    config: Config
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """None."""
+        return {}

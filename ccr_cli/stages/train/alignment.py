@@ -1,0 +1,90 @@
+"""Starting from a dual encoder: its text side beside the features that its image side made."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TypeVar
+
+from safetensors import safe_open
+
+from ccr_cli import hub
+from ccr_cli.artifacts import base, features
+from ccr_cli.encoders.base import sha256_of
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.methods.config import Config
+from ccr_cli.stages.shared.text_encoders import GIVEN
+from ccr_cli.transformers_loading import transformers_loading
+
+NGRAM = Config.text_encoder
+C = TypeVar("C", bound=Config)
+
+
+def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
+    """The options to start from, with the text side of the model that made the features, and without dropout.
+
+    A learned temperature starts at the model's own. `config` has the user's options, which may name the text side.
+
+    Raises:
+        UnavailableError: If the model is no longer on this machine.
+        UsageError: If the features were not made by a dual encoder.
+    """
+    about = feats.json("encoder.json")
+    if dim := about.get("dim"):
+        start = replace(start, dim=int(dim))
+    start = replace(start, dropout=0.0, text_dropout=0.0)
+    if config.text_encoder == GIVEN:
+        return start
+    start = replace(start, pooling="own", max_tokens=0)
+    if config.text_encoder != NGRAM:
+        return start
+    (part, *more) = features.parts(feats)
+    with transformers_loading():
+        import transformers
+
+        network = getattr(transformers, str(about.get("architecture")), None)
+    if more or not hasattr(network, "get_text_features") or about.get("pooling") != "pooler":
+        problem = f"head={config.head} needs features in the space of texts, and {feats.path} are not"
+        raise UsageError(problem, hint="ccr extract --encoder clip, with its own pooling; or --set head=linear")
+    options = {**part.request, **part.given}
+    model, revision = str(options["model"]), str(options.get("revision", "main"))
+    located = hub.find(model, revision)
+    if located is None:
+        command = f"hf download {model}" + (f" --revision {revision}" if revision != "main" else "")
+        raise UnavailableError(f"the model {model} of {feats.path} is not on this machine", hint=command)
+    start = replace(start, text_encoder=model if revision == "main" else str(located.folder))
+    if getattr(config, "learn_temperature", False):
+        start = replace(start, temperature=_temperature(located))  # type: ignore[call-arg]
+    return start
+
+
+def _temperature(located: hub.Located) -> float:
+    """A model's own temperature: 1 / exp(logit_scale)."""
+    for path in located.weights:
+        with safe_open(path, framework="pt") as file:
+            if "logit_scale" in file.keys():  # noqa: SIM118
+                return round(math.exp(-float(file.get_tensor("logit_scale"))), 6)
+    raise ArtifactError(f"{located.label} holds no temperature (logit_scale)", hint="leave learn_temperature out")
+
+
+def require_aligned(config: Config, feats: base.Artifact) -> None:
+    """Refuses a text side that is not that of the model which made the features.
+
+    Raises:
+        ArtifactError: If its weights are others.
+        UsageError: If it is not in the space of the features.
+    """
+    if config.text_encoder == GIVEN:
+        return
+    if config.text_encoder == NGRAM or config.pooling != "own":
+        which = f"text_encoder={config.text_encoder}, pooling={config.pooling}"
+        problem = f"head={config.head} starts from the alignment of a dual encoder, and {which} has none"
+        raise UsageError(problem, hint="leave text_encoder and pooling out: they follow from the features")
+    made = feats.json("encoder.json").get("weights_sha256")
+    located = hub.find(config.text_encoder)
+    if made and located and (own := sha256_of(located.weights)) != made:
+        problem = (
+            f"{config.text_encoder} (sha256 {own[:12]}) is another model, or another revision, than the one that made "
+            f"{feats.path} (sha256 {made[:12]})"
+        )
+        raise ArtifactError(problem, hint="leave text_encoder out, or extract features with that model")
