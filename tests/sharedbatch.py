@@ -18,7 +18,7 @@ from ccr_cli.methods import base
 from ccr_cli.stages.train.processes import ProcessRank, together
 from ccr_cli.stages.train.step import parameter_groups
 
-METHODS = registry.names("methods")
+METHODS = [name for name in registry.names("methods") if registry.load("methods", name).Method.TRAINED]
 SIZE = 7
 OPTIONS: dict[str, dict[str, Any]] = {"fume": {"classes": 3}, "disncl": {"warmup_terms": "all"}}
 

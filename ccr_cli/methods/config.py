@@ -127,10 +127,6 @@ class Config(JudgeConfig):
             raise ValueError("lora_alpha needs adapters: set lora_rank too, for example lora_rank=8")
         if not self.epochs and not self.aligned:
             raise ValueError("epochs >= 1 is needed, not 0: a new head is random before training")
-        if self.aligned and self.visual != "projection":
-            raise ValueError(f"head={self.head} keeps the space of the features, and visual={self.visual} leaves it")
-        if self.aligned and self.hidden:
-            raise ValueError(f"hidden is for head=linear: head={self.head} has no hidden layer")
         if self.aligned and (reason := self.unaligned()):
             raise ValueError(f"head={self.head} is not possible: {reason}")
         if self.visual == "transformer" and self.dim % self.visual_heads:

@@ -79,6 +79,10 @@ class Config(base.Config):
         if not (self.align_weight or self.soft_weight):
             raise ValueError("align_weight > 0 or soft_weight > 0 is needed: nothing else brings the sides together")
 
+    def unaligned(self) -> str:
+        """It compares parts of both vectors."""
+        return "disncl trains networks of its own that divide the vectors of both sides"
+
 
 class Method(base.Method):
     """Disentangled heads, discriminators, soft margin and soft targets."""

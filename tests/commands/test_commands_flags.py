@@ -118,6 +118,7 @@ def test_help_of_train_has_a_flag_for_every_field() -> None:
 def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
     marked, config = set(default_request(TrainingOptions)), {field.name for field in fields(Config)}
     assert set(chain.find("run", "infonce").request) == (marked | config) - {
+        "head",
         "langs",
         "pairs",
         "translation_mix",

@@ -21,7 +21,10 @@ EVIDENCE: dict[str, tuple[float, tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", registry.names("methods"))
+TRAINED = [name for name in registry.names("methods") if registry.load("methods", name).Method.TRAINED]
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
     tau, options = EVIDENCE.get(name, (0.1, ()))
     made = toy.ok("train", "--method", name, *TRAIN, *options, workspace=workspace.root).made

@@ -27,6 +27,7 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.errors import UsageError
 from ccr_cli.methods import base
+from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.train.state import save_tensors
@@ -217,6 +218,26 @@ def test_overfits_eight_pairs(name: str) -> None:
             for query_QD, gallery_GD in ((t_TD, v_VD), (v_VD, t_TD)):
                 sim_QG, _ = method.score(query_QD, gallery_GD)
                 assert torch.equal(sim_QG.argmax(dim=1), torch.arange(len(SOURCE))), "R@1 is not 100"
+
+
+@every_method
+@pytest.mark.parametrize("head", ["identity", "residual"])
+def test_an_aligned_head_begins_with_the_vectors_as_they_are(name: str, head: str) -> None:
+    if name in ("nrccr", "fume", "disncl") or (name, head) == ("pretrained", "residual"):
+        with pytest.raises(UsageError, match=f"head={head}"):
+            make(name, head=head)
+        return
+    method, given = make(name, head=head).eval(), batch()
+    with torch.no_grad():
+        found_VT = method.embed_visual(given.visual) @ method.embed_text(given.target).T
+        x_VD = torch.stack([given.visual.select(torch.tensor([v])).rows_ND.mean(0) for v in range(len(SOURCE))])
+        models = [part for part in method.modules() if isinstance(part, DualEncoder)]  # each has a table of its own
+        wanted = [cosines(x_VD, model.text_encoder(given.target)) for model in models]
+    torch.testing.assert_close(found_VT, torch.stack(wanted).mean(0), atol=1e-6, rtol=0)
+
+
+def cosines(x_VD: torch.Tensor, y_TD: torch.Tensor) -> torch.Tensor:
+    return torch.cosine_similarity(x_VD[:, None], y_TD[None], dim=2)
 
 
 @every_trained_method

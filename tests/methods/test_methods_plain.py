@@ -20,6 +20,7 @@ from ccr_cli import registry
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import NgramTokenizer, Tokens
 from ccr_cli.methods import base
+from ccr_cli.nets.heads import Residual
 from ccr_cli.nets.text import GivenTextEncoder, NgramTextEncoder
 from ccr_cli.stages.export.encode import Encoder
 from ccr_cli.stages.export.text_side import write_layers, write_text
@@ -39,6 +40,7 @@ TEXTS = [
 CASES: list[tuple[str, dict[str, Any]]] = [
     *((name, {}) for name in registry.names("methods")),
     ("infonce", {"hidden": 8}),
+    ("infonce", {"head": "residual"}),
     ("trine", {"models": 3}),
     ("disncl", {"part_layers": 3, "part_hidden": 8}),
     ("fume", {"layers": 1}),
@@ -61,8 +63,11 @@ def make(name: str, text: base.TextEncoder | None = None, **options: Any) -> bas
     module = registry.load("methods", name)
     torch.manual_seed(0)
     text = text or NgramTextEncoder(BUCKETS, DIM)
-    method: base.Method = module.Method(configure(module.Config, {"dim": DIM, **options}, name), VISUAL_DIM, text)
+    config: Any = configure(module.Config, {"dim": DIM, **options}, name)
+    method: base.Method = module.Method(config, DIM if config.aligned else VISUAL_DIM, text)
     for part in method.modules():
+        if isinstance(part, Residual):
+            nn.init.normal_(part.weight)
         if isinstance(part, nn.BatchNorm1d | nn.LayerNorm) and part.weight is not None:
             nn.init.uniform_(part.weight, 0.5, 2)
             nn.init.uniform_(part.bias, -1, 1)
@@ -92,7 +97,8 @@ def written(method: base.Method, folder: Path) -> list[Encoder]:
 @pytest.mark.parametrize(("name", "options"), CASES, ids=[f"{n}-{'-'.join(map(str, o))}" for n, o in CASES])
 def test_similarities_are_those_of_the_method(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     method = make(name, **options)
-    rows_ND = torch.randn(9, VISUAL_DIM, generator=torch.Generator().manual_seed(5))
+    dim = DIM if method.config.aligned else VISUAL_DIM
+    rows_ND = torch.randn(9, dim, generator=torch.Generator().manual_seed(5))
     ends = [0, 1, 3, 6, 7, 9]
     with torch.no_grad():
         visual_VD = method.embed_visual(Frames(rows_ND, torch.tensor(ends)))

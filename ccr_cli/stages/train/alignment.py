@@ -21,7 +21,7 @@ C = TypeVar("C", bound=Config)
 
 
 def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
-    """The options to start from, with the text side of the model that made the features, and without dropout.
+    """The options to start from: the text side of the model that made the features, no dropout, no other visual side.
 
     A learned temperature starts at the model's own. `config` has the user's options, which may name the text side.
 
@@ -32,7 +32,7 @@ def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
     about = feats.json("encoder.json")
     if dim := about.get("dim"):
         start = replace(start, dim=int(dim))
-    start = replace(start, dropout=0.0, text_dropout=0.0)
+    start = replace(start, dropout=0.0, text_dropout=0.0, hidden=0, visual="projection")
     if config.text_encoder == GIVEN:
         return start
     start = replace(start, pooling="own", max_tokens=0)
@@ -74,6 +74,9 @@ def require_aligned(config: Config, feats: base.Artifact) -> None:
         ArtifactError: If its weights are others.
         UsageError: If it is not in the space of the features.
     """
+    if config.hidden or config.visual != "projection":
+        problem = f"head={config.head} keeps the space of the features; hidden={config.hidden}, visual={config.visual}"
+        raise UsageError(problem, hint="leave hidden and visual out")
     if config.text_encoder == GIVEN:
         return
     if config.text_encoder == NGRAM or config.pooling != "own":
