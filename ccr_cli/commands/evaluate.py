@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccr_cli.artifacts.base import FOLDERS, Artifact, load
 from ccr_cli.artifacts.build import Planned
@@ -13,11 +13,20 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.evaluate.options import HALF, EvaluationOptions
 from ccr_cli.stages.shared.options import option
 
+if TYPE_CHECKING:
+    from ccr_cli.stages.shared.inputs import Inputs
+
 
 @c.guarded
 def evaluate(
     *,
     options: EvaluationOptions,
+    model: str | None = option(
+        None,
+        "With --zero-shot: a dual encoder (CLIP, SigLIP, ...) instead of a run, by hub name or folder.",
+        metavar="NAME_OR_FOLDER",
+        show_default=False,
+    ),
     ensemble: bool = option(False, "Evaluate the given runs as one ensemble (mean of their similarities)."),
     device: str = "auto",
     name: str | None = None,
@@ -28,7 +37,8 @@ def evaluate(
 
     Evaluates a run on its own data set, translation and features, and writes an evaluation: R@1, R@5, R@10, MedR,
     MeanR, mAP and SumR, in the target language and in English. Given several runs, it writes an evaluation of each, or
-    with --ensemble a single one. The table goes to standard error, the path to standard output.
+    with --ensemble a single one. With --zero-shot --model it evaluates a pretrained model on every data set, in every
+    language. The table goes to standard error, the path to standard output.
     """
     options.check()
     inputs = call.inputs()
@@ -36,6 +46,18 @@ def evaluate(
     from ccr_cli.stages.evaluate.stage import evaluate as stage
     from ccr_cli.stages.shared.references import find
 
+    if model is not None:
+        _refuse_with_model(inputs, options, ensemble, name)
+        from ccr_cli.stages.evaluate.zero_shot import evaluate_model
+
+        made = evaluate_model(inputs, model, options, device=device, force=force)
+        for artifact in made:
+            say(f"{artifact.name}:")
+            show_summary(artifact)
+        if call.dry_run:
+            raise inputs.workspace.planned[-1]
+        c.emit(inputs, made, call.json, lambda artifact: {"results": _results(artifact)})
+        return
     foreign = None
     if options.ood not in ("", HALF):
         word = options.ood if "/" in options.ood else f"{FOLDERS['dataset']}/{options.ood}"
@@ -64,6 +86,17 @@ def evaluate(
     c.emit(inputs, evaluations, call.json, lambda artifact: {"results": _results(artifact)})
 
 
+def _refuse_with_model(inputs: Inputs, options: EvaluationOptions, ensemble: bool, name: str | None) -> None:
+    """Refuses what does not go with `--model`."""
+    if not options.zero_shot:
+        raise UsageError("--model goes with --zero-shot: a run has its own model", hint="add --zero-shot")
+    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
+    if runs or ensemble:
+        raise UsageError(f"--model takes the place of {runs[0].name if runs else '--ensemble'}", hint="leave one out")
+    if name is not None:
+        raise UsageError(f"--name {name} does not go with --model, which evaluates on several data sets")
+
+
 def _results(artifact: Artifact) -> list[dict[str, Any]]:
     """The entries of `metrics.json`, each with its chance level."""
     from ccr_cli.artifacts import evaluation
@@ -81,6 +114,7 @@ EPILOG = c.examples(
     "ccr evaluate --queries both",
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
+    "ccr evaluate --zero-shot --model google/siglip2-base-patch16-224",
     "ccr evaluate --task text",
     "ccr evaluate --corrupt 0.3 --corruption shuffle",
     "ccr evaluate --ood half",

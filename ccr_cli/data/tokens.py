@@ -241,12 +241,14 @@ class HFTokenizer(Tokenizer):
         self.max_length = self._settings["max_length"] = min(self.max_length, longest or self.max_length)
 
     def unknown(self, table: Tokens) -> float:
-        """Returns the fraction of a table's tokens that are unknown to the vocabulary."""
+        """Returns the fraction of a table's tokens, without marks such as those of its ends, that are unknown."""
         own = self._tokenizer
         number = own.unk_token_id
-        if number in (None, own.eos_token_id) or not len(table.ids_N):  # CLIP's, which every text ends with
+        if number in (None, own.eos_token_id):  # CLIP's, which every text ends with: it knows every byte
             return 0.0
-        return float((table.ids_N == number).float().mean())
+        marks = torch.tensor([i for i in own.all_special_ids if i != number], dtype=table.ids_N.dtype)
+        words_N = table.ids_N[~torch.isin(table.ids_N, marks)]
+        return float((words_N == number).float().mean()) if len(words_N) else 0.0
 
     def knows(self, text: str) -> bool:
         """Whether the vocabulary has a token of a text."""

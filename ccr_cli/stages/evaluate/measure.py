@@ -148,6 +148,8 @@ class Evaluator:
 
     def _language(self, about: QueryLanguage, gallery: Gallery, visual_VD: Tensor) -> EmbeddedGallery:
         """Measures the queries of one language: as they are (returned), by every reading of the model, and fused."""
+        if (unknown := self.model.unknown(gallery.texts)) > UNKNOWN:
+            warn(f"{unknown:.0%} of the tokens of the {about.lang} queries are unknown to the model's tokenizer")
         text_TD = self.model.texts(gallery.texts)
         plain = EmbeddedGallery(gallery, visual_VD, text_TD)
         self._measure(about, plain)
@@ -379,6 +381,8 @@ def finite(figures: dict[str, float]) -> dict[str, float | None]:
     return {key: value if math.isfinite(value) else None for key, value in figures.items()}
 
 
+UNKNOWN = 1 / 3
+"""Fraction of unknown tokens above which a model has hardly read the queries."""
 POSITIVES = ("caption", "item")
 """The right answers: the sentence's own translation, or that of any caption of its item."""
 

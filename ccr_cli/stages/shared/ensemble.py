@@ -22,6 +22,7 @@ from ccr_cli.artifacts import base, dataset, run, signature, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.label import Label
 from ccr_cli.data.frames import Frames
+from ccr_cli.data.tokens import HFTokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.methods.base import Method, joined
 from ccr_cli.metrics.corruption import mask_features
@@ -194,6 +195,11 @@ class Model:
     def texts(self, texts: Sequence[str]) -> Tensor:
         """Embeds texts (T, D)."""
         return self._joined([encode_and_embed(*part, texts, self.device) for part in self._parts])
+
+    def unknown(self, texts: Sequence[str]) -> float:
+        """The fraction of the tokens of texts that a tokenizer does not know; of several models the greatest."""
+        tokenizers = [tokenizer for _, tokenizer in self._parts if isinstance(tokenizer, HFTokenizer)]
+        return max((tokenizer.unknown(tokenizer.encode(texts)) for tokenizer in tokenizers), default=0.0)
 
     def visuals(self, gallery: Gallery, features: Sequence[base.Artifact], masked: float = 0.0) -> Tensor:
         """Embeds the items of a gallery (V, D), each model from its own features; `masked` is the share set to 0.
