@@ -154,6 +154,20 @@ def _digest(path: Path, size: int, changed: int) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def cached() -> dict[str, dict[str, object]]:
+    """Returns the models in the hub's cache whose `main` is there, with the content of their config.json."""
+    from huggingface_hub import constants
+
+    found = {}
+    for place in sorted(Path(constants.HF_HUB_CACHE).glob("models--*")):
+        with suppress(OSError, ValueError):
+            commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
+            config = json.loads((place / "snapshots" / commit / "config.json").read_text(encoding="utf-8"))
+            if isinstance(config, dict):
+                found[place.name.removeprefix("models--").replace("--", "/")] = config
+    return found
+
+
 def missing(model: str) -> tuple[str, str] | None:
     """Returns what a model lacks on this machine and how to get it, for `ccr doctor`; None if nothing."""
     try:

@@ -15,7 +15,7 @@ from typing import Any
 from ccr_cli import hub
 from ccr_cli.encoders import vision
 from ccr_cli.encoders.vision import identity, recipe
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 
 __all__ = ["Config", "Encoder", "identity", "missing", "recipe"]
 
@@ -29,8 +29,31 @@ class Config(vision.Config):
 
 
 missing = partial(hub.missing, Config.model)
+_FAMILIES = ("clip", "siglip", "metaclip_2", "altclip", "chinese_clip")
+"""Model types both of whose sides are tested."""
+_REFUSED = {"siglip2": "takes pictures of any shape (NaFlex)"} | dict.fromkeys(
+    ("clipseg", "groupvit", "owlvit", "owlv2"), "finds regions of a picture, not pictures"
+)
 _REGIONS = ("CLIPSeg", "GroupViT", "OwlViT", "Owlv2")
 """Beginnings of classes that have both sides, trained to find parts of a picture."""
+
+
+def usable() -> dict[str, str]:
+    """The dual encoders in the hub's cache, for `ccr doctor`: what each lacks, empty if it can be used."""
+    found = {}
+    for name, settings in hub.cached().items():
+        kind = str(settings.get("model_type"))
+        if kind in _REFUSED:
+            found[name] = _REFUSED[kind]
+        elif kind in _FAMILIES:
+            try:
+                located = hub.find(name)
+                there = {path.name for path in located.folder.iterdir()} if located else set()
+                absent = [f for f in ("preprocessor_config.json", "tokenizer_config.json") if f not in there]
+                found[name] = "" if not absent else f"incomplete: no {absent[0] if located else 'weights'}"
+            except (ArtifactError, UnavailableError) as error:
+                found[name] = error.message
+    return found
 
 
 class Encoder(vision.Encoder):

@@ -34,6 +34,7 @@ def examine(workspace: Workspace) -> list[Row]:
     rows += [(f"optional {package}", *_optional(package)) for package in _OPTIONAL]
     for group, kind in (("encoders", "encoder"), ("translators", "engine")):
         rows += [(f"{kind} {name}", *_check(group, name)) for name in registry.names(group)]
+    rows += _dual_encoders()
     for group in ("methods", "judges"):
         working, broken = registry.loaded(group)
         rows.append((group, ", ".join(working), ""))
@@ -85,6 +86,13 @@ def _check(group: str, name: str) -> tuple[str, str]:
         return _broken(error)
     missing: Callable[[], tuple[str, str] | None] | None = getattr(module, "missing", None)
     return (missing and missing()) or ("available", "")
+
+
+def _dual_encoders() -> list[Row]:
+    """The models in the hub's cache that `ccr evaluate --zero-shot --model` can take, and why others cannot."""
+    found: dict[str, str] = registry.load("encoders", "clip").usable()
+    again = {name: f"hf download {name}" if state.startswith("incomplete") else "" for name, state in found.items()}
+    return [(f"model {name}", state or "usable, --zero-shot --model", again[name]) for name, state in found.items()]
 
 
 def _broken(error: registry.BrokenError) -> tuple[str, str]:
