@@ -85,4 +85,7 @@ class DualEncoder(nn.Module):
         encoder = self.text_encoder
         if not isinstance(encoder, TransformerTextEncoder):
             return Plain(encoder, (Pool(), *text, Unit()), visual)
-        return Plain(encoder.merged(), (Pool(encoder.pooling), *text, Unit()), visual)
+        merged, pooling, own = encoder.merged(), encoder.pooling, list[nn.Module]()
+        if pooling == "own":
+            pooling, own = merged.own_layers()
+        return Plain(merged, (Pool(pooling), *own, *text, Unit()), visual)

@@ -40,6 +40,11 @@ _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
 """Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
 lie in the attention itself; other models are padded."""
 _CAUSAL = {"clip_text_model"}
+_OWN_POOLING: dict[str, TextPooling] = {
+    **dict.fromkeys(("clip_text_model", "metaclip_2_text_model", "siglip_text_model"), "last"),
+    **dict.fromkeys(("altclip_text_model", "chinese_clip_text_model"), "cls"),
+}
+"""The token whose state, projected, is the vector of a text; without padding the last one ends the text."""
 _T5 = {"t5", "mt5", "umt5"}
 """Models that may lack a decoder and say nothing of it, and that take a mask of (B, 1, L, L) as it is; from one of
 (B, L) transformers reads whether anything is padded, for which the device must be waited for."""
@@ -175,6 +180,30 @@ class TransformerTextEncoder(nn.Module):
                 )
             pooled_BD = output.last_hidden_state[:, 0]  # Chinese-CLIP has no pooler, and projects the first token
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
+
+    def own_layers(self) -> tuple[TextPooling, list[nn.Module]]:
+        """The model's own vector of a text as a pooling of tokens and the layers after it, for an export.
+
+        Of SigLIP the tokens are those of a text padded to `width`.
+
+        Raises:
+            UsageError: It is made in another way.
+        """
+        kind = str(self.model.config.model_type)
+        last = self.projection if self.projection is not None else getattr(self.model, "head", None)
+        if kind not in _OWN_POOLING or not isinstance(last, nn.Linear):
+            problem = f"the own vector (pooling=own) of a model of type {kind} cannot be exported"
+            raise UsageError(problem, hint="train with --set pooling=cls, mean, max or last")
+        layer = nn.Linear(last.in_features, last.out_features)
+        with torch.no_grad():
+            layer.weight.copy_(last.weight)
+            layer.bias.zero_() if last.bias is None else layer.bias.copy_(last.bias)
+        return _OWN_POOLING[kind], [layer]
+
+    @property
+    def width(self) -> int | None:
+        """The length to pad texts to if the model reads padding as text; else None."""
+        return self._width
 
     def freeze(self, layers: int) -> None:
         """Freezes the lowest `layers` layers and the embeddings before them.

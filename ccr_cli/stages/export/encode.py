@@ -100,9 +100,11 @@ class Encoder:
             self._tower = model.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
         model, tokenizer = self._tower
         for text in texts:
-            ids = tokenizer([text], truncation=True, max_length=source["max_tokens"], return_tensors="pt")
-            with torch.no_grad():
-                yield model(ids["input_ids"], attention_mask=ids["attention_mask"]).last_hidden_state[0].numpy()
+            ids = tokenizer([text], truncation=True, max_length=source["max_tokens"])["input_ids"][0]
+            padding = [tokenizer.pad_token_id] * (source.get("padded_to", 0) - len(ids))
+            ids = padding + ids if tokenizer.padding_side == "left" else ids + padding
+            with torch.no_grad():  # all of them are attended to
+                yield model(torch.tensor([ids])).last_hidden_state[0].numpy()
 
 
 def _vectors(items: Iterable[Any], layers: list[dict[str, Any]], tensors: dict[str, Array]) -> Array:

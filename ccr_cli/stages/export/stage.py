@@ -61,13 +61,10 @@ def export(
             ONNX.
     """
     settings = run.config(trained)
-    if settings["text_encoder"].get("pooling") == "own":
-        raise UsageError(
-            "a text encoder with pooling=own cannot be exported: sentence-transformers has no module for it",
-            hint="train with --set pooling=cls, mean, max or last",
-        )
     if onnx:
         onnx_text.require(settings["text_encoder"]["kind"])
+        if settings["text_encoder"].get("pad_id") is not None:
+            raise UsageError("ONNX pads texts to equal length, which a SigLIP reads as text", hint="leave --onnx out")
     for artifact in (a for a in inputs.named if a.kind == "evaluation"):
         require_parent(artifact, trained)
         if evaluation.run_id(artifact) != trained.id:

@@ -43,14 +43,16 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
     if isinstance(encoder, TransformerTextEncoder):
         assert isinstance(tokenizer, HFTokenizer)
         loaded = _loaded(encoder.model)
-        if loaded is not None and _supported(plain.text):
-            _save_tower(loaded, tokenizer, encoder.pad_id, folder)
-            _write_modules(encoder.dim, plain.text, tokenizer.max_length, folder)
+        if loaded is not None and encoder.width is None and _supported(plain.text):
+            _save_tower(loaded, tokenizer, encoder, folder)
+            _write_modules(encoder.token_dim, plain.text, tokenizer.max_length, folder)
             return True
         tower = encoder.model if loaded is None else loaded
-        _save_tower(tower, tokenizer, encoder.pad_id, folder / TOWER)
+        _save_tower(tower, tokenizer, encoder, folder / TOWER)
         name = f"{type(tower).__module__}.{type(tower).__qualname__}"
         source = {"kind": "tower", "folder": TOWER, "class": name, "max_tokens": tokenizer.max_length}
+        if encoder.width is not None:
+            source["padded_to"] = encoder.width
     elif isinstance(encoder, NgramTextEncoder):
         assert isinstance(tokenizer, NgramTokenizer)
         row = "token" if isinstance(plain.text[0], Block) else "n-gram"
@@ -63,7 +65,8 @@ def write_text(plain: Plain, tokenizer: Tokenizer, folder: Path) -> bool:
 
 
 _WHAT = {
-    "tower": "A row a token: last_hidden_state of the model in the folder, for a text as its tokenizer gives it.",
+    "tower": "A row a token: last_hidden_state of the model in the folder, for a text as its tokenizer gives it; "
+    "with padded_to, padded to that length, and read without a mask.",
     "n-grams": "A row an n-gram, of `table`; with row 'token' a row a word, symbol or CJK character, the mean of its "
     "n-grams. The text is NFKC-normalised, case-folded and NFKC-normalised again. Letters, digits and marks are words, "
     "each between < and >, and give themselves and their n-grams of ngram_min to ngram_max characters; characters of "
@@ -123,7 +126,7 @@ def tokenizer_of(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(place if place.is_dir() else folder, local_files_only=True)
 
 
-def _save_tower(model: Any, tokenizer: HFTokenizer, pad_id: int, folder: Path) -> None:
+def _save_tower(model: Any, tokenizer: HFTokenizer, encoder: TransformerTextEncoder, folder: Path) -> None:
     """Saves a model with a tokenizer that has the run's length, inputs and padding by default."""
     with transformers_loading():
         from transformers import AutoTokenizer
@@ -132,9 +135,9 @@ def _save_tower(model: Any, tokenizer: HFTokenizer, pad_id: int, folder: Path) -
         own = AutoTokenizer.from_pretrained(tokenizer.name, local_files_only=True)
         own.model_max_length = tokenizer.max_length
         own.model_input_names = ["input_ids", "attention_mask"]
-        own.padding_side = "right"
+        own.padding_side = "left" if encoder.pad_left else "right"
         if own.pad_token is None:
-            own.pad_token = own.convert_ids_to_tokens(pad_id)
+            own.pad_token = own.convert_ids_to_tokens(encoder.pad_id)
         own.save_pretrained(folder)
 
 

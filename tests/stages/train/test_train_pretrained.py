@@ -133,3 +133,14 @@ def test_a_collection_of_test_items_alone(models: dict[str, Path], tmp_path: Pat
     assert made.counts["triplets"] == 0
     evaluated = toy.ok("evaluate", "--lang", "es", "--lang", "en", "--device", "cpu", workspace=root).made
     assert evaluated.counts["results"] == 2
+
+
+@pytest.mark.parametrize("family", ["clip", "siglip-2", "altclip"])
+def test_an_export_has_the_similarities_of_the_model(family: str, sources: Chain, tmp_path: Path) -> None:
+    """The command itself compares the export with the run."""
+    root = tmp_path / "workspace"
+    shutil.copytree(sources.root / "datasets", root / "datasets")
+    model = tinydual.save(family, tmp_path / "model")
+    toy.ok("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={model}", workspace=root)
+    run = toy.ok("train", "--method", "pretrained", "--device", "cpu", workspace=root).made
+    assert toy.ok("export", run.path, workspace=root).made.counts["dim"] == tinydual.DIM
