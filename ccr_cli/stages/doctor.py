@@ -12,6 +12,7 @@ from collections.abc import Callable
 import ccr_cli
 from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.encoders import clip
 
 _PACKAGES = ("torch", "transformers", "numpy", "pandas", "pyarrow", "scikit-learn", "sacrebleu", "deep-translator")
 _OPTIONAL = {
@@ -90,7 +91,7 @@ def _check(group: str, name: str) -> tuple[str, str]:
 
 def _dual_encoders() -> list[Row]:
     """The models in the hub's cache that `ccr evaluate --zero-shot --model` can take, and why others cannot."""
-    found: dict[str, str] = registry.load("encoders", "clip").usable()
+    found = clip.usable()
     again = {name: f"hf download {name}" if state.startswith("incomplete") else "" for name, state in found.items()}
     return [(f"model {name}", state or "usable, --zero-shot --model", again[name]) for name, state in found.items()]
 
