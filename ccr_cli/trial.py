@@ -1,13 +1,14 @@
 """Reading files with libraries written in C, in a process that may crash.
 
 A malformed MATLAB, HDF5 or FAISS file can end the process that reads it. Another process therefore reads it first, with
-a limit on memory and time; MATLAB files, whose reader crashed in tests, are read there alone, and their arrays handed
-over as `.npy`. That process waits for the next file, because starting it takes a second.
+a limit on memory and time and the same code; MATLAB files, whose reader crashed in tests, are read there alone, and
+their arrays handed over as `.npy`. That process waits for the next file, because starting it takes a second.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import itertools
 import json
 import os
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,16 +35,16 @@ ARRAY = "$array"
 """Key of a node that stands for an array."""
 
 
-class UnfitIndexError(Exception):
-    """A FAISS index whose parts do not fit each other."""
+class UnfitError(Exception):
+    """What a reader found wrong with a file, for the message."""
 
 
 _lock = threading.Lock()
 _reader: subprocess.Popen[str] | None = None
 
 
-def try_reading(path: Path) -> None:
-    """Reads an HDF5 or FAISS file in another process; it is read once, unless it changes.
+def try_reading(path: Path, reader: Callable[[Path], object]) -> None:
+    """Calls a function of a module on a file in another process; once, unless the file changes.
 
     Errors that a library reports are left to the reader of this process, which knows what to say about them.
 
@@ -52,12 +54,12 @@ def try_reading(path: Path) -> None:
     """
     if path.is_file():
         stat = path.stat()
-        _try(path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ino)
+        _try(f"{reader.__module__}:{reader.__name__}", path.resolve(), stat.st_size, stat.st_mtime_ns, stat.st_ino)
 
 
 @lru_cache(maxsize=256)
-def _try(path: Path, size: int, *state: int) -> None:
-    answer = _ask(path, size, "read", path)
+def _try(reader: str, path: Path, size: int, *state: int) -> None:
+    answer = _ask(path, size, reader, path)
     if answer != "ok":
         raise ArtifactError(f"{path} is damaged: {answer}")
 
@@ -122,17 +124,6 @@ def _stop(reader: subprocess.Popen[str]) -> None:
     reader.communicate()
 
 
-def _read(path: str) -> None:
-    """Reads all that an HDF5 or FAISS file holds."""
-    if path.endswith(".faiss"):
-        _read_faiss(path)
-        return
-    import h5py
-
-    with h5py.File(path, "r", locking=False) as file:
-        file.visititems(lambda _, entry: None if isinstance(entry, h5py.Group) else entry[()] is None or None)
-
-
 def _read_matlab(path: str, squeezed: bool, folder: Path) -> str:
     """Writes the arrays of a MATLAB file into a folder, and returns as JSON where each belongs."""
     import numpy as np
@@ -158,28 +149,6 @@ def _read_matlab(path: str, squeezed: bool, folder: Path) -> str:
     return json.dumps({str(name): tree(value) for name, value in content.items() if not name.startswith("__")})
 
 
-def _read_faiss(path: str) -> None:
-    """Reads an index and raises UnfitIndexError unless everything in it refers to one of its entries."""
-    import faiss
-    import numpy as np
-
-    index: Any = faiss.read_index(path)
-    graph, lists = getattr(index, "hnsw", None), getattr(index, "invlists", None)
-    if graph is not None:
-        neighbours, offsets = faiss.vector_to_array(graph.neighbors), faiss.vector_to_array(graph.offsets)
-        entries = [neighbours, np.array([graph.entry_point])]
-        fits = len(offsets) == index.ntotal + 1 and (np.diff(offsets.astype(np.int64)) >= 0).all()
-        fits = fits and offsets[-1] == len(neighbours) and index.storage.ntotal == index.ntotal
-    elif lists is not None:
-        sizes = [lists.list_size(number) for number in range(lists.nlist)]
-        entries = [faiss.rev_swig_ptr(lists.get_ids(n), size) for n, size in enumerate(sizes) if size]
-        fits = sum(sizes) == index.ntotal and lists.nlist == index.nlist == index.quantizer.ntotal
-    else:
-        raise UnfitIndexError("it is an index of a type that ccr does not write")
-    if not fits or any((ids < -1).any() or (ids >= index.ntotal).any() for ids in entries):
-        raise UnfitIndexError("its parts do not fit its number of entries")
-
-
 def _answer() -> None:
     """Reads the files that standard input names, one a line, and answers each with a line."""
     for line in sys.stdin:
@@ -189,15 +158,16 @@ def _answer() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (int(limit) if hard < 0 else min(int(limit), hard), hard))
         answer = "ok"
         try:
-            if how == "read":
-                _read(path)
+            module, _, reader = how.partition(":")
+            if reader:
+                getattr(importlib.import_module(module), reader)(Path(path))
             else:
                 answer = _read_matlab(path, how == "squeezed", Path(place))
         except NotImplementedError:
-            answer = "it has format 7.3 (HDF5)" if how != "read" else "ok"
+            answer = "it has format 7.3 (HDF5)" if not reader else "ok"
         except Exception as error:
             too_much = isinstance(error, MemoryError) or "memory" in str(error).lower()
-            told = how != "read" or isinstance(error, UnfitIndexError)
+            told = not reader or isinstance(error, UnfitError)
             answer = (
                 f"reading it takes more than {int(limit) >> 30} GiB of memory"
                 if too_much

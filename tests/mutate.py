@@ -6,11 +6,13 @@ but the content is wrong. The mutators know the formats: most of what they make 
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import random
 import struct
 import tomllib
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -245,7 +247,126 @@ def mutate_safetensors(content: bytes, rng: random.Random) -> bytes:
     return struct.pack("<Q", len(text)) + text + bytes(data)
 
 
+def mutate_text(content: bytes, rng: random.Random) -> bytes:
+    """Mutates a field or a line of a table or list."""
+    text = content.decode()
+    lines = text.split("\n")
+    at = rng.randrange(len(lines))
+    how = rng.choice(("value", "value", "value", "repeat", "remove", "swap", "all"))
+    if how == "value":
+        sign = max("\t,;: ", key=text.count)
+        fields = lines[at].split(sign)
+        fields[rng.randrange(len(fields))] = rng.choice(
+            (
+                *(str(value) for value in ODD),
+                '"',
+                "'",
+                "\\",
+                "\r",
+                "\u2028",
+                "=cmd|' /C calc'!A0",
+                "a" * 70_000,
+                "1e999",
+            )
+        )
+        lines[at] = sign.join(fields)
+    elif how == "repeat":
+        lines.insert(at, rng.choice(lines))
+    elif how == "remove":
+        del lines[at]
+    elif how == "swap":
+        other = rng.randrange(len(lines))
+        lines[at], lines[other] = lines[other], lines[at]
+    else:
+        return "\n".join(lines).encode(rng.choice(("utf-16", "utf-8-sig", "utf-32", "utf-7")), "replace")
+    return "\n".join(lines).encode(errors="surrogatepass")
+
+
+def mutate_zip(content: bytes, rng: random.Random) -> bytes:
+    """Mutates a member of an archive, whose checksums are right again."""
+    sink = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(sink, "w", rng.choice((0, 8))) as new:
+        chosen = rng.choice(old.namelist())
+        for name in old.namelist():
+            data = old.read(name)
+            if name == chosen:
+                name = rng.choice((name, name, name, "../x.npy", "x", "\u202e.npy", "a\nb.npy"))
+                data = mutated(name if name == chosen else chosen, data, rng)
+            new.writestr(name, data)
+    return sink.getvalue()
+
+
+def mutate_gzip(content: bytes, rng: random.Random) -> bytes:
+    """Mutates the content of a compressed text, or what is compressed."""
+    return gzip.compress(mutate_text(gzip.decompress(content), rng))
+
+
+def mutate_hdf5(content: bytes, rng: random.Random) -> bytes:
+    """Replaces a dataset by one of another type, shape or storage."""
+    import h5py
+
+    sink = io.BytesIO(content)
+    with h5py.File(sink, "r+") as file:
+        name = rng.choice(list(file))
+        del file[name]
+        how = rng.randrange(9)
+        if how == 0:
+            file.create_dataset(name, shape=(10**9, 8), dtype="f4", chunks=(1000, 8))
+        elif how == 1:
+            file[name] = h5py.ExternalLink("/etc/passwd", "/x")
+        elif how == 2:
+            file[name] = h5py.SoftLink(rng.choice((f"/{name}", "/", "/absent")))
+        elif how == 3:
+            file[name] = rng.choice((b"text", [b"a", b"b"], 1.0, 1j, [], [[]], True))
+        elif how == 4:
+            file.create_dataset(name, (3,), h5py.special_dtype(vlen=np.float32))
+        elif how == 5:
+            file[name] = np.zeros(3, [("a", "f4"), ("b", "S3")])
+        elif how == 6:
+            file[name] = np.full((2, 8), rng.choice((np.nan, np.inf, 1e38)), "f4")
+        elif how == 7:
+            file[name] = np.zeros((2, rng.choice((0, 3, 7, 9))), rng.choice(("f2", "f8", "i1", "u8")))
+        else:
+            file.create_dataset(name, (4, 8), "f4", external=[("/etc/passwd", 0, 128)])
+    return sink.getvalue()
+
+
+def mutate_matlab(content: bytes, rng: random.Random) -> bytes:
+    """Replaces a variable by one of another type or shape."""
+    import scipy.io
+    import scipy.sparse
+
+    tree = {k: v for k, v in scipy.io.loadmat(io.BytesIO(content)).items() if not k.startswith("__")}
+    tree[rng.choice(list(tree))] = rng.choice(
+        (
+            np.zeros((0, 8)),
+            np.full((48, 8), np.nan),
+            np.zeros((48, 48)),
+            np.array([["a", 1]], object),
+            "text",
+            {"a": {"b": 1}},
+            scipy.sparse.csc_matrix((48, 8)),
+            scipy.sparse.csc_matrix((10**6, 10**6)),
+            np.zeros((2, 48, 8)),
+            np.ones((48, 8), complex),
+            np.ones((48, 8), bool),
+        )
+    )
+    sink = io.BytesIO()
+    scipy.io.savemat(sink, tree, do_compression=rng.random() < 0.5)
+    return sink.getvalue()
+
+
 MUTATORS: dict[str, Mutator] = {
+    ".npz": mutate_zip,
+    ".xlsx": mutate_zip,
+    ".xml": mutate_text,
+    ".tsv": mutate_text,
+    ".csv": mutate_text,
+    ".txt": mutate_text,
+    ".gz": mutate_gzip,
+    ".h5": mutate_hdf5,
+    ".mat": mutate_matlab,
     ".json": mutate_json,
     ".jsonl": mutate_json,
     ".toml": mutate_toml,
@@ -291,8 +412,12 @@ class Victim:
         """Mutates a file, and signs the artifact and all that were made from it."""
         file = folder / name
         content = file.read_bytes()
-        self._changed[file] = content
         file.write_bytes(mutated(name, content, rng))
+        self.changed(folder, name, content)
+
+    def changed(self, folder: Path, name: str, content: bytes) -> None:
+        """Signs an artifact with a file that was changed, and all that were made from it; takes the old content."""
+        self._changed[folder / name] = content
         self._sign(folder, name)
 
     def _sign(self, changed: Path, name: str) -> None:

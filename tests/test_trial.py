@@ -12,6 +12,7 @@ import pytest
 from scipy.io import savemat
 
 from ccr_cli import trial
+from ccr_cli.data.features import read_hdf5
 from ccr_cli.errors import ArtifactError
 
 
@@ -34,7 +35,7 @@ def test_a_file_that_needs_too_much_memory_or_time_is_refused(tmp_path: Path, mo
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.create_dataset("a", shape=(1 << 40,), dtype="f4", chunks=(8,))
     with pytest.raises(ArtifactError, match=r"a\.h5.*GiB"):
-        trial.try_reading(tmp_path / "a.h5")
+        trial.try_reading(tmp_path / "a.h5", read_hdf5)
     monkeypatch.setattr(trial, "SECONDS", 0.0)
     monkeypatch.setattr(trial, "_reader", None)
     savemat(tmp_path / "a.mat", {"x": np.eye(3)})

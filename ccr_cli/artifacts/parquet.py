@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -16,6 +18,8 @@ from ccr_cli.errors import ArtifactError
 
 MOST_ROWS = 256
 """Rows per byte of a file that are believed; a row of any table has an id, which is longer even when compressed."""
+MOST_BYTES, EXPANSION = 256 << 20, 1000
+"""The rows of a file may take so many bytes in memory, or so many per byte of the file; ids compress far less."""
 KEPT_BYTES = 128 << 20
 """How much memory the tables may take that `artifact_table` keeps."""
 
@@ -38,6 +42,49 @@ def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
         pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
 
 
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    """Opens a Parquet file; ArtifactError if it, or what is read of it then, is damaged."""
+    try:
+        with pq.ParquetFile(path) as file:
+            if file.metadata.num_rows > MOST_ROWS * max(1, path.stat().st_size):
+                rows = f"{file.metadata.num_rows:,} rows"
+                raise ArtifactError(f"{path} claims to have {rows}, more than its bytes can hold")
+            yield file
+    except FileNotFoundError:
+        raise ArtifactError(f"there is no {path}") from None
+    except PermissionError:
+        raise
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path} is not a readable Parquet file: {str(error)[:200]}") from None
+
+
+def parquet_schema(path: Path) -> pa.Schema:
+    """The columns of a Parquet file and their types; ArtifactError if it is damaged or claims too many rows."""
+    with _opened(path) as file:
+        return file.schema_arrow
+
+
+def parquet_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a Parquet file, in parts, each of them validated.
+
+    Raises:
+        ArtifactError: If it is damaged, or its rows would take far more memory than its bytes can hold.
+    """
+    with _opened(path) as file:
+        yield from _batches(path, file, columns)
+
+
+def _batches(path: Path, file: pq.ParquetFile, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
+    left = max(MOST_BYTES, EXPANSION * path.stat().st_size)
+    for batch in file.iter_batches(batch_size=1024, columns=columns):
+        batch.validate(full=True)
+        left -= batch.nbytes
+        if left < 0:
+            raise ArtifactError(f"{path} repeats more than its bytes can hold")
+        yield batch
+
+
 def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:
     """Reads a table and checks its columns and values.
 
@@ -49,19 +96,14 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
             (the first column if it is an id; a `slot_id` counts with its language and translation).
     """
     names = schema.names if columns is None else columns
-    try:
-        with pq.ParquetFile(path) as file:
-            found, rows = file.schema_arrow, file.metadata.num_rows
-            if any(name not in found.names or found.field(name).type != schema.field(name).type for name in names):
-                raise ArtifactError(f"{path} has the columns {_types(found)}, expected {_types(schema)}")
-            if columns is None and found.names != names:
-                raise ArtifactError(f"{path} has the columns {found.names}, expected {names}")
-            if rows > MOST_ROWS * max(1, path.stat().st_size):
-                raise ArtifactError(f"{path} claims to have {rows:,} rows, more than its bytes can hold")
-            table = file.read(columns=names)
-        table.validate(full=True)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path} is not a readable Parquet file: {error}") from None
+    with _opened(path) as file:
+        found = file.schema_arrow
+        if any(name not in found.names or found.field(name).type != schema.field(name).type for name in names):
+            raise ArtifactError(f"{path} has the columns {_types(found)}, expected {_types(schema)}")
+        if columns is None and found.names != names:
+            raise ArtifactError(f"{path} has the columns {found.names}, expected {names}")
+        batches = _batches(path, file, names)
+        table = pa.Table.from_batches(batches, pa.schema([found.field(name) for name in names]))
     for name in names:
         values, field = table.column(name), schema.field(name)
         if not field.nullable and values.null_count:

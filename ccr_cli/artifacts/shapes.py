@@ -21,7 +21,7 @@ _ENDS = ([float, float], NoneType)
 """A confidence interval."""
 _MISMATCH = {"ratio": float, "style": str, "target": str, "seed": int}
 _RANKED = {"R@1": float, "R@5": float, "R@10": float, "MedR": float, "queries": int, "mAP?": _FIGURE, "dropped?": int}
-_INTERVALS = {"t2v?": {str: _ENDS}, "v2t?": {str: _ENDS}, "SumR?": _ENDS, "mAP?": _ENDS}
+_INTERVALS = {"level": float, "drawn": str, "t2v?": {str: _ENDS}, "v2t?": {str: _ENDS}, "SumR?": _ENDS, "mAP?": _ENDS}
 _GROUP = {"queries": int, "share": float, "R@1": _FIGURE, "R@5": _FIGURE, "R@10": _FIGURE, "MedR": _FIGURE}
 _GROUPS = [_GROUP | {"low": float, "high": float}]
 _CURVE = {"coverage": [float], "risk": [float]}
@@ -112,9 +112,9 @@ SHAPES: dict[str, Any] = {
         },
         "counts": {"epochs?": int, "best_epoch?": int},
         "config.json": {
-            "method": str, "lang": (str, [str]), "seed": int, "noise": (_MISMATCH, NoneType), "preset": str | None,
-            "select": str, "criterion?": str, "validation?": ([int, int], NoneType), "visual_dim?": int,
-            "dropped?": int, "text_encoder?": {"kind": str}, "options": _OPTIONS, "human?": [str],
+            "method": str, "data?": str, "lang": (str, [str]), "seed": int, "noise": (_MISMATCH, NoneType),
+            "preset": str | None, "select": str, "criterion?": str, "validation?": ([int, int], NoneType),
+            "visual_dim?": int, "dropped?": int, "text_encoder?": {"kind": str}, "options": _OPTIONS, "human?": [str],
             "pairs?": ({"sha256": str}, NoneType),
         },
         "history.jsonl": {"epoch": int, "loss": {str: _FIGURE}, "val?": ({str: ANY}, NoneType)},

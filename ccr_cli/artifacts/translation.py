@@ -8,6 +8,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
+from ccr_cli.errors import ArtifactError
 
 CAPTIONS = table_schema(
     "caption_id string, item_id string, split string, lang string, direction string, k int32, text string?, "
@@ -27,8 +28,13 @@ QUALITY = table_schema(
 
 
 def read(artifact: Artifact) -> pd.DataFrame:
-    """Reads the captions of a translation artifact."""
-    return artifact_table(artifact, "captions.parquet", CAPTIONS)
+    """Reads the captions of a translation artifact; ArtifactError if a back-translation is of none of them."""
+    frame = artifact_table(artifact, "captions.parquet", CAPTIONS)
+    back, forward = (frame[frame["direction"] == direction] for direction in ("back", "forward"))
+    if len(stray := back[~back["source_caption_id"].isin(forward["caption_id"])]):
+        source = stray["source_caption_id"].iloc[0]
+        raise ArtifactError(f"{artifact.path / 'captions.parquet'}: source_caption_id {source!r} is no translation")
+    return frame
 
 
 def translated(captions: pd.DataFrame, direction: str = "forward") -> pd.DataFrame:

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
-from ccr_cli.data.formats.base import stem
+from ccr_cli.data.formats.base import MOST_UNPACKED, stem
 from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
 from ccr_cli.trial import read_matlab, try_reading
@@ -41,6 +41,8 @@ BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
 HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
 LISTED = (".npy", ".mat")
 """Formats that hold no ids."""
+LARGEST_ITEM = 1 << 30
+"""Bytes that the array of an item may have, if it is not that large in the file."""
 Place = tuple[int, int]
 """Number of a table, and of an entry in it."""
 
@@ -204,11 +206,14 @@ def _npz(path: Path) -> Iterator[FeatureTable]:
             archive = np.lib.npyio.NpzFile(handle, allow_pickle=False)
         except Exception as error:  # a damaged directory can make the reader raise anything
             raise ArtifactError(f"{path} is damaged or not .npz: {error}") from None
-        ids = list(archive.files)
+        ids, entries = list(archive.files), archive.zip.infolist() if archive.zip else []
 
         def rows(i: int) -> npt.NDArray[Any]:
             what = f"{ids[i]!r} in {path}"
             with _damage(what, Exception):
+                entry = entries[i]
+                if entry.file_size > max(LARGEST_ITEM, MOST_UNPACKED * entry.compress_size):
+                    raise ArtifactError(f"{what} unpacks to {entry.file_size >> 30} GiB")
                 value = archive[ids[i]]
             if not isinstance(value, np.ndarray):
                 raise ArtifactError(f"{what} is not an array")
@@ -221,9 +226,26 @@ def _npz(path: Path) -> Iterator[FeatureTable]:
 def opened_hdf5(path: Path) -> Iterator[FeatureTable]:
     """Opens an HDF5 file. A dataset has the path of every link to it; what lies in other files is refused."""
     require_packages(f"reading {path.name}", "hdf5", "h5py")
+    try_reading(path, read_hdf5)
+    with _hdf5(path) as table:
+        yield table
+
+
+def read_hdf5(path: Path) -> None:
+    """Reads every dataset of an HDF5 file, which may end the process if the file is malformed."""
+    with _hdf5(path) as table:
+        for number in range(len(table.ids)):
+            try:
+                table.rows(number)
+            except ArtifactError as error:
+                if isinstance(error.__context__, MemoryError):
+                    raise error.__context__ from None
+
+
+@contextmanager
+def _hdf5(path: Path) -> Iterator[FeatureTable]:
     import h5py
 
-    try_reading(path)
     try:
         file = h5py.File(path, "r", locking=False)
     except OSError as error:
@@ -259,6 +281,8 @@ def _damage(what: str, *errors: type[Exception]) -> Iterator[None]:
     """Turns the errors of a library that reads a damaged file into an `ArtifactError`."""
     try:
         yield
+    except ArtifactError:
+        raise
     except MemoryError:
         raise ArtifactError(f"{what} claims to be larger than memory") from None
     except errors as error:

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.dataset import Dataset
-from ccr_cli.artifacts.parquet import table_schema
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
 from ccr_cli.console import counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows
@@ -174,7 +174,7 @@ def read(path: Path) -> PairsFile:
     try:
         suffix, encoding = path.suffix.lower(), ""
         if suffix == ".parquet":
-            rows = _parquet(content)
+            rows = _parquet(path)
         elif suffix == ".xlsx":
             rows = sheet_rows(path)
         else:
@@ -183,7 +183,7 @@ def read(path: Path) -> PairsFile:
             delimiter = guessed_delimiter(path, how).get("delimiter", "")
             rows = table_rows(path, delimiter, True, how["encoding"])
         columns, unread, lines = _table(rows)
-    except (pa.ArrowException, ValueError) as error:
+    except ValueError as error:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None
     except ArtifactError as error:
         raise UsageError(error.message, hint="save it as CSV UTF-8") from None
@@ -224,11 +224,10 @@ def read(path: Path) -> PairsFile:
     return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread)
 
 
-def _parquet(content: bytes) -> Iterator[tuple[int, list[str]]]:
-    table = pq.read_table(io.BytesIO(content))
-    yield 0, table.column_names
-    columns = [table.column(name).to_pylist() for name in table.column_names]
-    for number, row in enumerate(zip(*columns, strict=True), 1):
+def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
+    yield 0, parquet_schema(path).names
+    rows = (row for batch in parquet_batches(path) for row in zip(*map(pa.Array.to_pylist, batch.columns), strict=True))
+    for number, row in enumerate(rows, 1):
         yield number, ["" if cell is None else str(cell) for cell in row]
 
 

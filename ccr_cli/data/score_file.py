@@ -13,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from ccr_cli.artifacts.parquet import parquet_batches
 from ccr_cli.data.formats.base import lines
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.layout import guessed_delimiter
@@ -64,7 +62,8 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":
-            for number, values in enumerate(pq.read_table(path).to_pylist(), 1):
+            rows = (row for batch in parquet_batches(path) for row in batch.to_pylist())
+            for number, values in enumerate(rows, 1):
                 yield f"row {number}", values
         elif kind in (".jsonl", ".ndjson"):
             for number, line in lines(path):
@@ -82,7 +81,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             names = [name.strip().lower() for name in header]
             for number, cells in table:
                 yield f"line {number}", dict(zip(names, cells, strict=False))
-    except (CcrError, pa.ArrowException, OSError, ValueError) as error:
+    except (CcrError, OSError, ValueError) as error:
         problem = error.message if isinstance(error, CcrError) else f"{path} cannot be read: {error}"
         raise UsageError(f"scores: {problem}") from None
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from ccr_cli.artifacts import parquet
 from ccr_cli.data import features
 from ccr_cli.errors import ArtifactError
 
@@ -46,3 +49,19 @@ def test_arrays_that_claim_to_be_larger_than_memory(tmp_path: Path) -> None:
     for name in ("f.h5", "f.npz"):
         with pytest.raises(ArtifactError, match=name), features.opened(tmp_path / name, None) as table:
             table.rows(0)
+
+
+def test_what_unpacks_to_far_more_than_a_file_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compressed array, and a Parquet file that says one long text often."""
+    monkeypatch.setattr(features, "LARGEST_ITEM", 1 << 16)
+    np.savez_compressed(tmp_path / "a.npz", small=np.zeros((2, 8)), large=np.zeros((2000, 8)))
+    with features.opened(tmp_path / "a.npz", None) as table:
+        assert table.rows(0).shape == (2, 8)
+        with pytest.raises(ArtifactError, match=r"'large'.*a\.npz"):
+            table.rows(1)
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a" * 10_000] * 2048}), path)
+    assert sum(len(batch) for batch in parquet.parquet_batches(path)) == 2048
+    monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
+    with pytest.raises(ArtifactError, match=r"a\.parquet"):
+        list(parquet.parquet_batches(path))

@@ -12,6 +12,8 @@ from mutate import Victim
 from toy import Chain
 
 from ccr_cli.artifacts import base
+from ccr_cli.artifacts.parquet import read_table, write_table
+from ccr_cli.artifacts.translation import CAPTIONS
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.verify import malformed
 
@@ -37,14 +39,15 @@ def commands(folder: Path) -> list[tuple[str | Path, ...]]:
     train = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, "--name", FRESH)
     search, evaluate = ("search", "rojo", run), ("evaluate", run, *made)
     diagnose = ("diagnose", run, "--judge", "gmm", *made)
+    compare, report = ("compare", "--by", "none"), ("report", *made[:2])
     of_kind: dict[str, list[tuple[str | Path, ...]]] = {
         "datasets": [("data", "show", "toy"), train, search, evaluate],
-        "translations": [train, diagnose],
+        "translations": [train, diagnose, ("diagnose", folder, *made)],
         "noise": [(*train, "--noise", "0.4")],
         "features": [train, search, evaluate],
-        "runs": [search, evaluate, diagnose, ("compare",)],
-        "evaluations": [("compare",), ("show", folder)],
-        "diagnoses": [("show", folder)],
+        "runs": [search, evaluate, diagnose, compare, ("export", run, *made[:2])],
+        "evaluations": [compare, report, ("show", folder)],
+        "diagnoses": [report, ("show", folder)],
         "indexes": [("search", "rojo", folder, "--split", "all")],
     }
     kind = folder.parent.name if folder.parent.name in of_kind else folder.parent.parent.name
@@ -65,7 +68,7 @@ def attack(victim: Victim, number: int, all_commands: bool) -> bool:
             for command in commands(folder):
                 outcome = toy.ccr(*command, workspace=victim.root)
                 assert outcome.code in (0, 2, 3, 4, 6), (number, folder, name, command, outcome.err)
-                for made in victim.root.glob(f"*/{FRESH}*"):
+                for made in (*victim.root.glob(f"*/{FRESH}*"), *victim.root.glob(f"*/*/{FRESH}*")):
                     shutil.rmtree(made)
                 shutil.rmtree(victim.root / ".cache", ignore_errors=True)
     except BaseException as error:
@@ -74,6 +77,32 @@ def attack(victim: Victim, number: int, all_commands: bool) -> bool:
     finally:
         victim.restore()
     return problem is not None
+
+
+def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
+    """A tokenizer with more ids than its model, a back-translation of nothing, intervals of nothing, two data sets."""
+    of_kind = {base.load(path).kind: path for path in victim.artifacts}
+    captions = read_table(of_kind["translation"] / "captions.parquet", CAPTIONS)
+    captions["source_caption_id"] = captions["source_caption_id"].where(captions["direction"] != "back", "x")
+    text = (of_kind["run"] / "tokenizer/ccr_tokenizer.json").read_text()
+    metrics = (of_kind["evaluation"] / "metrics.json").read_text()
+    settings = (of_kind["run"] / "config.json").read_text()
+    for kind, name, content in (
+        ("run", "tokenizer/ccr_tokenizer.json", text.replace('"buckets": 512', '"buckets": 513')),
+        ("evaluation", "metrics.json", metrics.replace('"drawn"', '"left"')),
+        ("run", "config.json", settings.replace('"data": "toy"', '"data": ["toy"]')),
+        ("translation", "captions.parquet", captions),
+    ):
+        file = of_kind[kind] / name
+        old = file.read_bytes()
+        if isinstance(content, str):
+            assert content.encode() != old
+            file.write_text(content)
+        else:
+            write_table(file, content, CAPTIONS)
+        victim.changed(of_kind[kind], name, old)
+        assert malformed(base.load(of_kind[kind])) is not None, name
+        victim.restore()
 
 
 def test_a_few_malformed_artifacts(victim: Victim) -> None:

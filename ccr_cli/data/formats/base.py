@@ -29,6 +29,8 @@ LONGEST_LINE = 2**26
 """Longest line in bytes; a longer one means that a file is not text, or a gzip bomb."""
 LARGEST_JSON = 2**29
 """Largest unpacked JSON file in bytes; the largest file of the collections has a third of it."""
+MOST_UNPACKED = 200
+"""Bytes of text per byte of a gzip file, if it is larger than `LARGEST_JSON`; captions unpack to some 5."""
 LONGEST_KEY = 60
 """Longest JSON key in messages, in characters."""
 MOST_ROWS = 5
@@ -128,6 +130,24 @@ def kind_of(kind: str, where: str) -> str:
     return kind
 
 
+class _Unpacked(io.RawIOBase):
+    """What a gzip file holds; ArtifactError once that is too much for a text."""
+
+    def __init__(self, plain: gzip.GzipFile, path: Path) -> None:
+        self._plain, self._path = plain, path
+        self._left = self._most = max(LARGEST_JSON, MOST_UNPACKED * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._plain.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise ArtifactError(f"{self._path} unpacks to more than {self._most >> 20} MiB")
+        return count
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a plain or gzipped file; refuses pickles and zip archives."""
@@ -146,7 +166,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
                 yield file
                 return
             with gzip.open(file) as plain:
-                yield plain
+                yield io.BufferedReader(_Unpacked(plain, path))
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
     except IsADirectoryError:

@@ -57,11 +57,15 @@ def _opened(path: Path) -> Iterator[Workbook]:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
-    except _BROKEN as error:
+    except _SOUND:
+        raise
+    except Exception as error:  # a damaged part can make the reader raise anything
         raise _no_workbook(path, error) from None
     try:
         yield book
-    except _BROKEN as error:
+    except _SOUND:
+        raise
+    except Exception as error:
         raise _no_workbook(path, error) from None
     finally:
         book.close()
@@ -72,6 +76,8 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
     with _opened(path) as book:
         if sheet and sheet not in book.sheetnames:
             raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={shlex.quote(book.sheetnames[0])}")
+        if not book.worksheets:
+            raise ArtifactError(f"{path} has no sheet")
         table = book[sheet] if sheet else book.worksheets[0]
         table.reset_dimensions()  # some programs write wrong ones
         width = 0
@@ -84,8 +90,8 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
                 yield number, cells + [""] * (width - len(cells))
 
 
-_BROKEN = (zipfile.BadZipFile, KeyError, ValueError, SyntaxError)
-"""What openpyxl raises for damaged files; parsers of XML raise a SyntaxError."""
+_SOUND = (ArtifactError, PermissionError, MemoryError)
+"""Errors that say nothing against the file's format, or enough."""
 
 
 def _no_workbook(path: Path, error: Exception) -> ArtifactError:

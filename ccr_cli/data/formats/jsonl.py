@@ -6,9 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-from pyarrow import parquet as pq
-
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import ColumnError, Json, Record, caption_format, kind_of, lines, parse, read_json
 from ccr_cli.data.formats.captions_csv import COLUMNS, refuse_without_id
 from ccr_cli.errors import ArtifactError
@@ -62,24 +60,13 @@ def parquet(
         header: The file's own column names, as for captions-csv.
         texts: Several columns of texts with their languages, as for captions-csv.
     """
-    names = parquet_columns(path)
+    names = parquet_schema(path).names
     keys = {name: name for name in COLUMNS if name in names} | dict(header or {})
     texts = texts or {keys.get("text", ""): ""}
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(columns=[name for name in names if name in {*keys.values(), *texts}])
-        rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
-        objects = (Json(row, path, f"row {number}") for number, row in rows)
-        yield from _captions(objects, {name: "" for name in COLUMNS} | keys, texts)
-
-
-def parquet_columns(path: Path) -> list[str]:
-    """Returns the names of the columns of a Parquet file."""
-    try:
-        return list(pq.read_schema(path).names)
-    except FileNotFoundError:
-        raise ArtifactError(f"there is no {path}") from None
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise ArtifactError(f"{path} is not a Parquet file: {error}") from None
+    batches = parquet_batches(path, [name for name in names if name in {*keys.values(), *texts}])
+    rows = enumerate((row for batch in batches for row in batch.to_pylist()), 1)
+    objects = (Json(row, path, f"row {number}") for number, row in rows)
+    yield from _captions(objects, {name: "" for name in COLUMNS} | keys, texts)
 
 
 def _captions(

@@ -13,13 +13,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts.parquet import parquet_schema
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
 from ccr_cli.data.formats.columns import candidates, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
-from ccr_cli.data.formats.jsonl import json_rows, parquet_columns
+from ccr_cli.data.formats.jsonl import json_rows
 from ccr_cli.errors import ArtifactError, UsageError
 
 TABLES = ("captions-csv", "excel", "jsonl", "parquet")
@@ -279,7 +280,7 @@ def _names(layout: Layout) -> list[str]:
     if layout.form == "jsonl":
         return list({key: None for row in json_rows(path) for key, _ in row.entries()})
     if layout.form == "parquet":
-        return parquet_columns(path)
+        return list(parquet_schema(path).names)
     _, names = next(_rows(layout), (1, []))
     return [name.strip() for name in names]
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.artifacts.index import try_index
 from ccr_cli.errors import ArtifactError, UnavailableError
 from ccr_cli.trial import try_reading
 
@@ -69,7 +70,7 @@ class Index:
         Another process reads it first, because a malformed one can crash FAISS.
         """
         package = faiss()
-        try_reading(path)
+        try_reading(path, try_index)
         try:
             read = package.read_index(str(path))
         except RuntimeError as error:

@@ -33,7 +33,8 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
     """Loads the best model of a run and its tokenizer.
 
     Raises:
-        ArtifactError: If config.json describes no model, or the weights do not fit it or are not finite.
+        ArtifactError: If config.json describes no model, or the weights or the tokenizer do not fit it, or the weights
+            are not finite.
     """
     settings, weights = run.config(artifact), artifact.file("model.safetensors")
     require_method(artifact)
@@ -62,8 +63,13 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
     for entry in artifact.files:
         if entry.path.startswith("tokenizer/"):
             artifact.file(entry.path)
+    tokenizer, text = load_tokenizer(artifact.path / "tokenizer"), settings["text_encoder"]
+    known = text.get("buckets") or text.get("texts") or text["model"].get("vocab_size", tokenizer.vocab_size)
+    if text["kind"] != tokenizer.kind or tokenizer.vocab_size > known:
+        wrong = f"{tokenizer.kind} with {tokenizer.vocab_size} ids, expected {text['kind']} with {known}"
+        raise ArtifactError(f"{artifact.path / 'tokenizer'}: {wrong}", hint=artifact.rebuild_hint())
     method.start_epoch(method.config.epochs)
-    return method.to(device).eval(), load_tokenizer(artifact.path / "tokenizer")
+    return method.to(device).eval(), tokenizer
 
 
 def _build(settings: Mapping[str, Any]) -> Method:
