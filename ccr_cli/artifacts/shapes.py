@@ -71,9 +71,9 @@ _VERDICTS = {
 }  # fmt: skip
 _SUSPECT = {"source_text": str, "translation": str, "back": str | None, "p_clean": float, "support?": int}
 _SUMMARY = _VERDICTS | {
-    "run?": str, "translation?": str, "label?": str, "lang": (str, [str]), "judge": str, "judge_side?": str | None,
-    "noise": _FIGURE, "seed?": int | None, "langs?": {str: _VERDICTS}, "splits?": {str: _VERDICTS},
-    "most_suspicious": [_SUSPECT],
+    "run?": str, "data?": str, "translation?": str, "label?": str, "lang": (str, [str]), "judge": str,
+    "judge_side?": str | None, "noise": _FIGURE, "seed?": int | None, "langs?": {str: _VERDICTS},
+    "splits?": {str: _VERDICTS}, "most_suspicious": [_SUSPECT],
 }  # fmt: skip
 _OPTIONS = {"judge": str, "judge_side?": str, "batch_size?": int, str: str | bool | float | None}
 SHAPES: dict[str, Any] = {

@@ -35,7 +35,7 @@ def read_scores(path: Path, ids: Sequence[str], lang: str) -> list[float]:
         name = next((row[column] for column in IDS if column in row), None)
         try:
             score = float(row["score"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise UsageError(f"{path}, {where}: no number in the column score", hint=_HINT) from None
         if name is None:
             bare.append(score)

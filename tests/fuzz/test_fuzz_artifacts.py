@@ -80,7 +80,7 @@ def attack(victim: Victim, number: int, all_commands: bool) -> bool:
 
 
 def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
-    """A tokenizer with more ids than its model, a back-translation of nothing, intervals of nothing, two data sets."""
+    """More ids than a model has, a back-translation or intervals of nothing, or two data sets."""
     of_kind = {base.load(path).kind: path for path in victim.artifacts}
     captions = read_table(of_kind["translation"] / "captions.parquet", CAPTIONS)
     captions["source_caption_id"] = captions["source_caption_id"].where(captions["direction"] != "back", "x")

@@ -74,6 +74,9 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     """Reads all that a report shows; errors as for `report`. `shown` are further fields of the data."""
     evaluations, diagnoses, runs = _select(inputs)
     of_runs, of_translations = ([d for d in diagnoses if diagnosis.of_run(d) is kind] for kind in (True, False))
+    for judged in of_translations:
+        if not {"data", "translation"} <= diagnosis.summary(judged).keys():
+            raise ArtifactError(f"{judged.path} judges neither a run nor a translation", hint=judged.rebuild_hint())
     translations, translated = _translations(inputs, [*runs.values(), *of_translations])
     if not evaluations and not translations:
         whose = "of the given artifacts " if inputs.named else ""
