@@ -119,7 +119,13 @@ def find(rows: Iterable[Mapping[str, Any]], cell: Cell) -> Mapping[str, Any] | N
 @cache
 def methods() -> dict[str, tuple[str, Options]]:
     """The methods to compare by label, in their defaults, and what they are held against."""
-    others = [n for n in registry.names("methods") if n not in PLAIN and "labels" not in _config(n, ()).needs()]
+    others = [
+        name
+        for name in registry.names("methods")
+        if name not in PLAIN
+        and registry.load("methods", name).Method.TRAINED
+        and "labels" not in _config(name, ()).needs()
+    ]
     return {
         **{name: (name, ()) for name in PLAIN},
         "infonce (two-group)": ("infonce", (("judge", "two-group"),)),
