@@ -1,7 +1,5 @@
 """`python -m ccr_cli`: the same program as `ccr`."""
 
-from __future__ import annotations
-
 from ccr_cli.cli import main
 
 if __name__ == "__main__":

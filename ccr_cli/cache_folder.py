@@ -1,7 +1,5 @@
 """The cache folder: converted models, translated sentences, decoded pictures. Safe to delete."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

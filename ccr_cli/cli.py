@@ -1,7 +1,5 @@
 """The command line: registers the commands, nothing else."""
 
-from __future__ import annotations
-
 import importlib
 import io
 import os

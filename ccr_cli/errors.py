@@ -4,8 +4,6 @@ Every error has a message (what is wrong, and where) and usually a hint (what to
 escapes a command is a bug in ccr and exits with 1 and a traceback.
 """
 
-from __future__ import annotations
-
 import difflib
 import errno
 import importlib.util

@@ -7,8 +7,6 @@ Weights are only read from safetensors: a `.bin` is a pickle. If `main` has noth
 conversion by the hub's own bot is used (as transformers does); a conversion is never requested.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

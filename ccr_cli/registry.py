@@ -1,7 +1,5 @@
 """Plug-ins: the files of a folder, listed and described without an import, imported on demand."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Importing transformers and loading its models: no torchvision, no progress bars."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

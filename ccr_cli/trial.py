@@ -5,8 +5,6 @@ a limit on memory and time and the same code; MATLAB files, whose reader crashed
 their arrays handed over as `.npy`. That process waits for the next file, because starting it takes a second.
 """
 
-from __future__ import annotations
-
 import atexit
 import importlib
 import itertools

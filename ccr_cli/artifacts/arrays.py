@@ -1,7 +1,5 @@
 """Arrays of `.npy` files, mapped into memory after their header was checked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

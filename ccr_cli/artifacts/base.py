@@ -5,8 +5,6 @@ An artifact is a folder. `artifact.json` is written last, so its presence means 
 artifacts with one id hold the same bytes made in the same way.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """dataset: items, captions and the manifest; bundled ones also hold media and recorded translations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

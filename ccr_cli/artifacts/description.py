@@ -1,7 +1,5 @@
 """The options of an artifact in a few words, and what distinguishes several of one kind."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any

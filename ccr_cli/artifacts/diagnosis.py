@@ -1,7 +1,5 @@
 """diagnosis: the belief in every training pair of a run, or in every caption pair of a translation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

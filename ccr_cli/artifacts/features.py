@@ -1,7 +1,5 @@
 """features: one frozen encoder's vectors, in shards of rows, with an index from item to rows."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

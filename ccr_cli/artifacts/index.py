@@ -3,8 +3,6 @@
 Files: `index.faiss`, `entries.parquet` (the ids, in the order of the index), `index.json`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

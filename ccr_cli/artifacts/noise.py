@@ -1,7 +1,5 @@
 """noise: the deliberately mismatched training triplets, one row per triplet."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from ccr_cli.artifacts.base import Artifact

@@ -1,7 +1,5 @@
 """Parquet tables with a fixed schema, read into and written from pandas."""
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence

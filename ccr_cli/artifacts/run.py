@@ -4,8 +4,6 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 `tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

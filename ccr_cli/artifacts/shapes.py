@@ -5,8 +5,6 @@ length or `[shape, shape]` of two, a table `{"key": shape, "key?": shape}` (`?` 
 allowed), a table `{str: shape}` with any keys, a tuple of alternatives, or `ANY`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from types import NoneType

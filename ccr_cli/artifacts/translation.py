@@ -1,7 +1,5 @@
 """translation: machine-translated captions of one language, with their engine and its own scores."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

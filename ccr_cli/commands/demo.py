@@ -1,7 +1,5 @@
 """ccr demo: the whole chain on the bundled data, through the public commands."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

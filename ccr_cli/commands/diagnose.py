@@ -1,7 +1,5 @@
 """ccr diagnose."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """ccr doctor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from ccr_cli.artifacts.workspace import Workspace

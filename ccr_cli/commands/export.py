@@ -1,7 +1,5 @@
 """ccr export."""
 
-from __future__ import annotations
-
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.stages.shared.options import option

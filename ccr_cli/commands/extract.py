@@ -1,7 +1,5 @@
 """ccr extract."""
 
-from __future__ import annotations
-
 import typer
 
 from ccr_cli.artifacts.base import Artifact

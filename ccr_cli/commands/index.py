@@ -1,7 +1,5 @@
 """ccr index."""
 
-from __future__ import annotations
-
 from ccr_cli.commands import common as c
 from ccr_cli.stages.search.options import IndexOptions
 

@@ -1,7 +1,5 @@
 """ccr report."""
 
-from __future__ import annotations
-
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.stages.report.options import ReportOptions

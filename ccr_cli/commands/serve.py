@@ -1,7 +1,5 @@
 """ccr serve."""
 
-from __future__ import annotations
-
 import webbrowser
 
 import typer

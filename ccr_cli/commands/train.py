@@ -1,7 +1,5 @@
 """ccr train."""
 
-from __future__ import annotations
-
 import typer
 
 from ccr_cli import registry

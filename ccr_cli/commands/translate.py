@@ -1,7 +1,5 @@
 """ccr translate."""
 
-from __future__ import annotations
-
 import os
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """ccr verify: check artifacts against their records."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

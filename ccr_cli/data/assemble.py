@@ -1,7 +1,5 @@
 """Assembles a data set from caption files: items with split and group, captions with language and number."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import re

@@ -10,8 +10,6 @@ The content tells the format:
 All may be gzipped. What a dictionary says about a word (grammar, subject, notes) is left out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@ Items are alike if they share a caption (but for case and spaces) or if their pi
 Shape suffixes: N items, H items with a hash, T captions.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 

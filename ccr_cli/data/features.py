@@ -14,8 +14,6 @@ Arrays of an item are (T, D), (1, T, D) or (D,). Nothing is unpickled or run.
 Shape suffixes: N rows of all items, T rows of an item, D feature.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -8,8 +8,6 @@ scipy reads the files; nothing is unpickled or run. Shape suffixes: V items, D i
 C categories.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The bundled manifests, and the reader of folders in ccr's dataset format."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping

@@ -9,8 +9,6 @@ A caption never moves to its own item, nor to an item that has a caption of the 
 Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as all chosen captions can move.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

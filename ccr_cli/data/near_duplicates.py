@@ -3,8 +3,6 @@
 Shape suffixes: N pictures, U different hashes, B bits of a hash, E edges.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

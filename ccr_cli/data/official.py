@@ -1,7 +1,5 @@
 """The official files of a collection: where they lie below a folder, and whether they are what the manifest says."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

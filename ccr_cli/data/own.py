@@ -1,7 +1,5 @@
 """Assembles a data set from the user's own files, which name neither every split nor every item."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence

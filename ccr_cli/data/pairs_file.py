@@ -5,8 +5,6 @@ as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimi
 percentages, names of columns in any case, and without empty cells at the end of a row.
 """
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import io

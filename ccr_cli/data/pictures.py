@@ -1,7 +1,5 @@
 """Pictures as a viewer shows them, for encoders and report pages."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from PIL import Image, ImageOps

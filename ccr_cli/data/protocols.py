@@ -1,7 +1,5 @@
 """Protocols: which items of a data set are evaluated, with which captions, and in how many galleries."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The tables of papers: `data_manifests/published`, described in its README."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

@@ -5,8 +5,6 @@ Pure arithmetic on times; `data/video.py` finds the frames shown at these times.
 Shape suffixes: F frames of the file, N moments of the video, C clips, L moments of a clip.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ CSV or TSV with a header, Parquet, or JSON lines, with the column `score`, and `
 source captions.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Sequence

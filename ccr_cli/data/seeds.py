@@ -1,7 +1,5 @@
 """One seed, many independent named substreams."""
 
-from __future__ import annotations
-
 import hashlib
 
 

@@ -4,8 +4,6 @@ One half of the validation items (`val-select`) selects epochs and hyper-paramet
 reporting. Items of one group are in one half.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import pandas as pd

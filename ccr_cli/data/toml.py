@@ -1,7 +1,5 @@
 """Reads and writes the TOML of manifests; the standard library only reads it."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

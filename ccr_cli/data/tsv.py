@@ -1,7 +1,5 @@
 r"""The TSV of ccr's dataset format: UTF-8, LF, a header line, no quoting; `\t`, `\n`, `\r` and `\\` escaped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ those of transformers' Pillow processors.
 Shapes: H height, W width, C colours.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

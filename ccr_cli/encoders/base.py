@@ -3,8 +3,6 @@
 Shapes: B inputs of a batch, L frames of a clip, R rows of an input, H height, W width, D embedding.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@ al., "Sigmoid Loss for Language Image Pre-Training", ICCV 2023. Pictures are enc
 the projected image embedding, before normalisation. `nets/text.py` reads the text side of such a model.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from functools import partial

@@ -10,8 +10,6 @@ digest below; nothing is downloaded.
 Shapes: B batch, H height, W width, D embedding.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Callable

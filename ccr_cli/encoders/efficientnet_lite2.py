@@ -1,7 +1,5 @@
 """EfficientNet-Lite2 (ImageNet), 1280-d, 260 x 260; needs the extra efficientnet."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ccr_cli.encoders import efficientnet_lite0 as lite

@@ -11,8 +11,6 @@ per eight frames instead, about as many as VATEX's official features have. `outp
 Shapes: B clips, L frames of a clip, S segments of eight frames, H height, W width, D features or classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

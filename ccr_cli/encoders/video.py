@@ -20,8 +20,6 @@ torchvision is not needed.
 Shapes: B clips, L frames of a clip, N tokens, H height, W width, D embedding.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from functools import partial

@@ -20,8 +20,6 @@ and from the last hidden state as transformers returns it: not projected, and wi
 Shapes: B batch, H height, W width, L tokens, D embedding.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 Liu et al., Sci China Inf Sci 69(3):132107, 2026, eq. (4): l_i = 1 if i = argmax_j (e_ij + e_ji).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

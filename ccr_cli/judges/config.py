@@ -1,7 +1,5 @@
 """What a judge may read besides the training pairs: options of every method, and of `ccr diagnose --set`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -8,8 +8,6 @@ nothing but the translations themselves is there.
 Shapes: N training pairs, M pairs of the null, W witnesses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -4,8 +4,6 @@ The judge of NCR (Huang et al., NeurIPS 2021) on similarities instead of losses.
 the pairs where all are clean; ``two-group`` does not.
 """
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -7,8 +7,6 @@ the scores of wrong pairs lie: no tether is needed, as in ``two_group``.
 Shapes: N training pairs, M pairs of the null.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression

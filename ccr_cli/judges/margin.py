@@ -5,8 +5,6 @@ It has not learned from the pairs, so shuffled ones show where wrong ones lie, a
 ``lexical``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ccr_cli.judges.base import Belief, Judge, Opinion, Readings

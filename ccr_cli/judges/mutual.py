@@ -4,8 +4,6 @@ Dang et al., "Disentangled Noisy Correspondence Learning", eq. (2). A pair is ca
 better.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from ccr_cli.judges import rank

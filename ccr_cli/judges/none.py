@@ -1,7 +1,5 @@
 """Trust every pair."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """The truth about synthetic noise: an upper bound, never a result."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

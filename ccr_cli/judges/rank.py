@@ -1,7 +1,5 @@
 """The pair ranks among the best tenth of its row and of its column in the batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -5,8 +5,6 @@ order alone: half of the share of pairs that do not score higher, and ½. Nothin
 how many are.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.stats import rankdata
 

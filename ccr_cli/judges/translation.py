@@ -4,8 +4,6 @@ Round-trip chrF where there are back-translations, or the chrF of another engine
 ``two_group`` turns it into a probability, since the chrF of captions of different items is known.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from ccr_cli.judges.base import Belief, Judge, Opinion, Readings

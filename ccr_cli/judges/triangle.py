@@ -14,8 +14,6 @@ contradicting opinions are resolved instead of averaged. Our own; not from a pap
 Shapes: N triplets, M shuffled ones, H the five hypotheses; sides are V-S, V-T, S-T, in this order.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -16,8 +16,6 @@ pairs from shuffled ones (AUROC below 0.9), it reports wrong pairs where there a
 Shapes: N training pairs, M pairs of the null, G bins.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

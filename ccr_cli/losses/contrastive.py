@@ -1,7 +1,5 @@
 """InfoNCE: symmetric softmax cross-entropy over the batch, with row weights."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from ccr_cli.losses.masks import both_directions, kept_B, masked_log_softmax_BK, taking_part, weighted_mean

@@ -8,8 +8,6 @@ Shapes: B items in the batch, M views of each (the picture and its texts), N = M
 G gallery; `m_BK` membership degrees, `label_B` the true class of each, int64.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal 
 give one value a pair, shape (B,), to which a direction adds 0 in which the pair has no other candidate.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -9,8 +9,6 @@ sigmoid(score): log(1 - f) as printed is -inf as soon as f rounds to 1, at a log
 Shapes: N scores.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid

@@ -7,8 +7,6 @@ Sci China Inf Sci 69(3):132107, 2026, eq. (1) to (11); the Fisher-weighted loss 
 Shapes: Q queries, V visual items.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 

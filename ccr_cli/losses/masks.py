@@ -4,8 +4,6 @@ Two captions of one item can meet in a batch. The entry between them is neither 
 win an argmax. The diagonal, a row's own pair, always takes part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

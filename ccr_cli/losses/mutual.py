@@ -8,8 +8,6 @@ distributions that it compares, so that both live on the same candidates, and re
 Shapes: sim_VS, sim_VT rows visual items, columns texts; sim_ST rows English, columns translated captions.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ the cross-attention of English over translated tokens (``nets.attention``). It i
 does not say so, and its code detaches it in one of them; a teacher that may move towards its student teaches less.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """What the losses share: full precision and checks of arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, get_args

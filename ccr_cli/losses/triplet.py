@@ -3,8 +3,6 @@
 The papers' baseline (NRCCR "Basic Model"; UML Table 4, row 0).
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -7,8 +7,6 @@ Evidence of exp(s / tau) reaches 5e8 at tau = 0.05, where the terms of eq. (9) a
 and cancel to one of 1e3. It is computed in float64 in a form in which nothing cancels.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

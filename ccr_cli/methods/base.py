@@ -4,8 +4,6 @@ Shape suffixes: B triplets in a batch (rows visual, columns texts), V visual ite
 G gallery.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from abc import ABC, abstractmethod

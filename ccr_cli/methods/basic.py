@@ -3,8 +3,6 @@
 NRCCR's "Basic Model" (Wang et al., ACM MM 2022, section 3.2) and row 0 of UML's Table 4.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

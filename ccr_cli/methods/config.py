@@ -1,7 +1,5 @@
 """The options of every method, with their ranges."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass

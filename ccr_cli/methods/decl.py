@@ -5,8 +5,6 @@ Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal 
 here V-S and V-T are both learned, with equal weights. What else differs is in docs/methods/decl.md.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal

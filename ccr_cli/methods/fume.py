@@ -7,8 +7,6 @@ how sure its categories are is the uncertainty of a query, from the query alone.
 Shape suffixes: B triplets, D common space, K categories, Q queries, G gallery.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal

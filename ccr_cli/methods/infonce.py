@@ -4,8 +4,6 @@ Not in the papers' tables, but what a user would pick instead, so every comparis
 the truly mismatched pairs are left out: the ceiling that a noise-robust method can aim at.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ captions; back-translations and a language discriminator keep the text space in 
 Choices where the paper is silent or wrong are documented at the place, and in docs/methods/nrccr.md.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -3,8 +3,6 @@
 Nothing is trained: the model that made the features is asked what it finds in each language (zero-shot).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

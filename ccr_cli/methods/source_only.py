@@ -4,8 +4,6 @@ The baseline beneath all others: what queries in the target language find with n
 `ccr evaluate --fusion-weight 0` on a translation with translated queries, what translate-test finds.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

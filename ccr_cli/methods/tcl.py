@@ -9,8 +9,6 @@ batch: L_u + T_max L_c. With moments shared, the 1 + T_max small steps go along 
 sum leaves out only that L_c is computed anew after each of them (docs/methods/tcl.md has the comparison).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

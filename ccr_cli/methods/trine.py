@@ -9,8 +9,6 @@ with its captions leaves these two to teach each other. Which of it pays, and wh
 Shape suffixes: B triplets, Q queries, G gallery, K most similar items.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import cast
 

@@ -10,8 +10,6 @@ an epoch's S-T similarities instead of eq. (4), rows called noisy are weighted d
 uncertainty over the most similar candidates, and an InfoNCE anchor that pulls (V-S, V-T, S-T), our addition.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

@@ -10,8 +10,6 @@ drawn) times a table of sums by item; the median is read off the cumulated weigh
 Shape legend: Q queries, I items, R resamples, C figures, K means of one direction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

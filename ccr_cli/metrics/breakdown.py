@@ -5,8 +5,6 @@ Borders depend on the queries alone, never on their ranks: two runs with the sam
 Shape legend: Q queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

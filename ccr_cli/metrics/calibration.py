@@ -10,8 +10,6 @@ differ and an uncertainty that is NaN raise ValueError.
 Shape legend: Q queries, B bins.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

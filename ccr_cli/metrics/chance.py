@@ -3,8 +3,6 @@
 Shape legend: Q queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

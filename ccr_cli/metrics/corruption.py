@@ -1,7 +1,5 @@
 """Queries made worse on purpose, to see whether uncertainty rises (TCL Figure 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -7,8 +7,6 @@ queries, in which they count 0, stands beside it, with the numbers of pairs, rig
 Shape legend: Q queries, G gallery entries.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ differ and a score that is NaN raise ValueError.
 Shape legend: N pairs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -6,8 +6,6 @@ is near to everything, and a language in which everything is near, are thereby n
 Shapes: N pairs, D dimension, B a block.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import torch

@@ -6,8 +6,6 @@ of them has seen what a person wrote in the target language, so they may be used
 Shape legend: N captions.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

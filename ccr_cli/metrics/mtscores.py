@@ -7,8 +7,6 @@ the same.
 Shape legend: N sentences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -9,8 +9,6 @@ other items, not other seeds.
 Shape legend: I items, R resamples or flips, C figures, K means of one direction.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import chain
 

@@ -1,7 +1,5 @@
 """Writing systems: which scripts a language is written in, and which script a letter is of."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from functools import lru_cache

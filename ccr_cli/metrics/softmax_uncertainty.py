@@ -7,8 +7,6 @@ Lakshminarayanan et al., NeurIPS 2017).
 Shape legend: M models, Q queries, G gallery entries; lower case: a block of them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

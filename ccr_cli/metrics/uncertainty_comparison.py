@@ -6,8 +6,6 @@ see the same draw. A query drawn twice counts twice.
 Shape legend: Q queries, I items, R resamples, U groups of equal uncertainty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Like these they are for a person to look at: a flag filters nothing, and no flag means nothing.
 """
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

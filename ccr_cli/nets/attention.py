@@ -6,8 +6,6 @@ an embedding.
 Shape suffixes: B texts or items, L and M longest of them, W rows that exist in all of them, H heads, D dimension.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

@@ -3,8 +3,6 @@
 Shape suffixes: B rows, V visual items, N rows of all of them, D dimension.
 """
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 

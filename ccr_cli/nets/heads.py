@@ -1,7 +1,5 @@
 """Heads that carry an encoder's vectors into the common space, and the reversal of their gradient."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

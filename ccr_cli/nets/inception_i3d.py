@@ -11,8 +11,6 @@ the names of the other port (`conv3d_1a_7x7`, `mixed_3b.branch_1.0`, `batch3d`, 
 Shape suffixes: B clips, C channels, T frames, H height, W width, S segments of eight frames, D features, K classes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 

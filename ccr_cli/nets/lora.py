@@ -1,7 +1,5 @@
 """Low-rank adapters (LoRA, Hu et al. 2022) by peft, inside a transformers model's own layers."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any
 

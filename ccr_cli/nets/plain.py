@@ -3,8 +3,6 @@
 Shape suffixes: B rows of a batch, L tokens of the longest text, D dimension.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ Padding plays no part, so an item's vector is the same alone and in any batch.
 Shape suffixes: V items, N rows of all of them, F rows of the longest, D dimension, U numbers of rows, H hidden.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 
 import torch

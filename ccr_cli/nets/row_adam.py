@@ -3,8 +3,6 @@
 Shapes: N rows that a step touches, D their width.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ A batch is one flat vector of ids and the offsets where each text begins, and wh
 Shape suffixes: B texts, N ids of the batch, W tokens of the batch, L tokens of the longest text, D dimension.
 """
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

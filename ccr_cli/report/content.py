@@ -3,8 +3,6 @@
 Shape suffixes: V items, T captions, D embedding, L tokens of a caption, M of its translation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small copies of images, for pages and figures."""
 
-from __future__ import annotations
-
 import base64
 import io
 import warnings

@@ -1,7 +1,5 @@
 """doctor: what works on this machine, and how to get what is missing."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import os

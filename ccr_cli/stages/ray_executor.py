@@ -6,8 +6,6 @@ and the command itself makes the artifact from the files, as without Ray. No res
 these are in the environment of each worker.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import platform

@@ -1,7 +1,5 @@
 """verify: everything that later stages would read of an artifact, read once."""
 
-from __future__ import annotations
-
 import torch
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, index, noise, run, translation

@@ -4,8 +4,6 @@ The words of a converted model are the tokenizer's ids as decimal numbers. So th
 and languages that only the tokenizer's code knows (M2M100's) are words like any other.
 """
 
-from __future__ import annotations
-
 import copy
 import errno
 import hashlib

@@ -5,8 +5,6 @@ they were sent; no cookie and no password of ~/.netrc is sent. Every way to fail
 message holds no key, no text of another request and no URL query.
 """
 
-from __future__ import annotations
-
 import email.utils
 import http.client
 import itertools

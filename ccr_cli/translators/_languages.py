@@ -1,7 +1,5 @@
 """Language codes: BCP 47 (ccr), ISO 639-3 (Apertium, OPUS-MT) and language_Script (NLLB)."""
 
-from __future__ import annotations
-
 # An entry per language: BCP 47 primary subtag, ISO 639-3, script.
 _TABLE = """
 af afr Latn, am amh Ethi, an arg Latn, ar ara Arab, as asm Beng, ast ast Latn, az aze Latn, ba bak Cyrl,

@@ -5,8 +5,6 @@ from there on. The score of a translation is the mean log-probability of its tok
 without a forced language token, and over the tokens that the search may choose, so that both engines compute the same.
 """
 
-from __future__ import annotations
-
 import re
 import warnings
 from abc import ABC, abstractmethod

@@ -6,8 +6,6 @@ texts differently (nine of 1,500 English captions). With `-d` it reports that; t
 milliseconds, tags the next text. The perceptron tagger (`-x`) has no such memory.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -12,8 +12,6 @@ Texts are written in Apertium's stream format: the specials `\ [ ] { } ^ $ / < >
 White space becomes single spaces.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What every translation engine offers."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol

@@ -5,8 +5,6 @@ Options, languages, batches and scores are those of `hf`. Greedy float32 transla
 the default on a CPU, a few differ by a word, and beam searches sometimes end differently.
 """
 
-from __future__ import annotations
-
 import ctypes
 import importlib.util
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ others (Google's public page, MyMemory and more) are reached through the classes
 `_http.py` sends the requests. Keys come from the environment only; no option, artifact or message holds one.
 """
 
-from __future__ import annotations
-
 import copy
 import difflib
 import importlib.metadata

@@ -9,8 +9,6 @@ Your own table is such a TSV; or CSV or Excel with these columns, among others; 
 the source caption of that item and number.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import unicodedata

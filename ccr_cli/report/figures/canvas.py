@@ -4,8 +4,6 @@ Figures are drawn without pyplot, so no global state is touched. Ink and grid ha
 page replaces, so that a figure on it follows light and dark mode.
 """
 
-from __future__ import annotations
-
 import io
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Curves of runs: the headline figure by noise, language and option, and training by epoch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast

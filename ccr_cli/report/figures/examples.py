@@ -1,7 +1,5 @@
 """Examples: searches, soft targets, query pictures, scored pairs, maps of embeddings and cross-attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Distributions of the quality of translations over captions: a row per translation, a column per measure."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Also what deletion of uncertain pairs gains, and precision against recall.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 

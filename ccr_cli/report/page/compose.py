@@ -1,7 +1,5 @@
 """From a report's data to its files: tables, figures, and the page, one HTML file that needs no network."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

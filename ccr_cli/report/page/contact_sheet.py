@@ -1,7 +1,5 @@
 """The contact sheet of a search: the results of each query, as one self-contained HTML file or as a picture."""
 
-from __future__ import annotations
-
 import math
 import tempfile
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Lists of texts with their pictures: suspicious training pairs, and captions of translations."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

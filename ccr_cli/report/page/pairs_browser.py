@@ -3,8 +3,6 @@
 The page holds the pairs as JSON; its script writes them as text only, and the page's policy allows that script alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

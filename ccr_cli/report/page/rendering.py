@@ -3,8 +3,6 @@
 Whatever a template prints is escaped, and control characters in it are replaced.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """The chance level of results, and which of them are close to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Diagnoses side by side: which one represents a run, what its judge is called, and the table of detection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Shape legend: S seeds, R resamples of the seeds, Q queries.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Tables of retrieval results: by noise, by language, in every setting, what is recovered, and example searches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any

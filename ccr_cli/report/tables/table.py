@@ -4,8 +4,6 @@ The best figure of each column is marked within its block of rows, and the secon
 that know the truth) do not compete. Cells are escaped for the format.
 """
 
-from __future__ import annotations
-
 import csv
 import html
 import io

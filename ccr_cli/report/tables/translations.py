@@ -4,8 +4,6 @@ Scores are compared only if they are of the same captions against the same refer
 are not ranked. Translations with the same texts count once.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Labels that distinguish runs of one method in a table: by languages, options and human captions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a stage says about the artifact it made, and what `ccr show` repeats: lines of text, and a table of results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Imports neither torch nor pandas, so commands can use it without delay.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from functools import partial

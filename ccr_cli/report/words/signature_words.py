@@ -1,7 +1,5 @@
 """Fields of a signature in words, for the titles of tables and figures."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

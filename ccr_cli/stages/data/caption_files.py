@@ -1,7 +1,5 @@
 """Import of the user's own caption files, in one of the formats of collections."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What `ccr data list`, `show` and `verify` print: the data sets, a data set's card, and the check of a collection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Import of a collection: its official files, checked against the manifest, become a dataset artifact."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -6,8 +6,6 @@ feature of caption i, and a run on such data looks its texts up there (`text_enc
 Shape suffixes: V items, D image feature, E text feature.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Import of a folder in ccr's dataset format, bundled or the user's own."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The options of `ccr data import`, declared once: a field is a flag."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What `ccr data import` does with its sources: find out what they are, and import them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, E epochs, B a block.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any

@@ -1,7 +1,5 @@
 """The most suspicious pairs of a diagnosis for inspection: as table rows with their pictures, and as an HTML sheet."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Captions of all splits are judged: a wrong translation of a validation caption is a wrong query.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The verdicts of a diagnosis, whatever was judged: the order of the pairs, their split, and how good it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

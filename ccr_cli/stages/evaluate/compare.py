@@ -1,7 +1,5 @@
 """`ccr compare`: whether one system is better than another on the same queries, and by how much."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace

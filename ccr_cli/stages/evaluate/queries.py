@@ -1,7 +1,5 @@
 """The queries of an evaluation: human captions, machine-translated ones, or those of a table of the user's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path, PurePosixPath
 

@@ -1,7 +1,5 @@
 """`ccr evaluate`: retrieval results of a run, on its own data set or on others, each with its signature."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a run is evaluated on: its own data set, or others, each with its protocol, languages and leaks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -3,8 +3,6 @@
 Features are extracted and the run `pretrained` is made where they are not there; then it is evaluated as any run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

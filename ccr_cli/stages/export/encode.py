@@ -14,8 +14,6 @@ files. Only a text side with a tower also needs torch and transformers.
 Shape suffixes: T texts, V visual items, N rows of one of them, D dimension, H heads.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import math

@@ -3,8 +3,6 @@
 Shape suffixes: R rows of a picture, D feature.
 """
 
-from __future__ import annotations
-
 import hashlib
 import importlib
 import json

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, D embedding.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass

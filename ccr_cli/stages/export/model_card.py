@@ -3,8 +3,6 @@
 The text is `model_card.md.j2`. Every value that it prints is escaped for Markdown.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

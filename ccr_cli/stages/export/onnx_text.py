@@ -3,8 +3,6 @@
 Shape suffixes: B texts, L tokens of the longest, D embedding.
 """
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from itertools import pairwise

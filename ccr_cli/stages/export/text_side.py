@@ -7,8 +7,6 @@ given text features, a Transformer block over tokens, a model that no `Auto` cla
 Shape suffixes: B texts, D dimension.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping, Sequence
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Shape suffixes: B inputs of a batch, R rows of an input, N rows of an item, D feature.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ either.
 Shape suffixes: P parts, V items, T rows of an item, N rows of several, D feature.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

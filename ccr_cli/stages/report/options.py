@@ -1,7 +1,5 @@
 """The options of `ccr report`, declared once: a field is a flag."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ccr_cli.stages.shared.options import option

@@ -1,7 +1,5 @@
 """report: evaluations, diagnoses and translations become tables, figures and one self-contained page."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress

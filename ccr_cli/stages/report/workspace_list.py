@@ -1,7 +1,5 @@
 """The artifacts of a workspace, each with its main options and its outcome, for `ccr show`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath

@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

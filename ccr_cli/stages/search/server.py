@@ -1,7 +1,5 @@
 """serve: search over HTTP, with a web page; reachable from this machine only unless `--host` says otherwise."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import ipaddress

@@ -5,8 +5,6 @@ A page of another site, open in the same browser, can reach a server on this mac
 and by never sending CORS headers. Other machines need the token.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hmac
 import ipaddress

@@ -1,7 +1,5 @@
 """Whether a run was trained on the words of a query; training texts are read only as far as the answer needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

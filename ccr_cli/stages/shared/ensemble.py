@@ -6,8 +6,6 @@ dot product of joined vectors. Min-max normalised similarities would depend on t
 Shape suffixes: V visual items, T texts, D embedding, X either.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

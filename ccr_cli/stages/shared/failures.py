@@ -1,7 +1,5 @@
 """Failed items: recorded one by one; they only stop a stage if they are too many."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Items that a run or a data set trains on and another data set tests on, found by what their groups are ids of."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

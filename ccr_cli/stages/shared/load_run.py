@@ -1,7 +1,5 @@
 """Loading a trained run: its model, and the translations it was trained on."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

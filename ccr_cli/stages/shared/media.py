@@ -3,8 +3,6 @@
 Shape suffixes: C inputs of a video, L frames of an input.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from dataclasses import dataclass

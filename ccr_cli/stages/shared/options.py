@@ -1,7 +1,5 @@
 """Options as dataclasses: those of a command, a field a flag, and those of a plug-in, `--set key=value`."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import inspect

@@ -3,8 +3,6 @@
 Another engine, or the same one at another date, does not make all of its mistakes; nor does the way back.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache

@@ -3,8 +3,6 @@
 Shape suffixes: R rows of an input, D feature.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -6,8 +6,6 @@ same way, as 8-bit levels. The network scales them.
 Shape suffixes: V items, N pictures of all of them, C colours, H height, W width, D feature.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Threads, not processes: FFmpeg and Pillow decode and resize without the interpre
 between processes (docs/decisions.md). Each thread computes on one processor.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """The artifact that a word on the command line means: a path, a name or its beginning, `latest`, or `best:METRIC`."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

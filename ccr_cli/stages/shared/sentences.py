@@ -1,7 +1,5 @@
 """Vectors of sentences by a pretrained encoder, pooled as its sentence-transformers settings say."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sharing work between processes: parts of a job array (`--shard 3/64`), or the processes of `torchrun`."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Stop signals that take effect when the work is at a good place to end."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The tokenizer and the text encoder of a run, which belong together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

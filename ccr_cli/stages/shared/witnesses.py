@@ -1,7 +1,5 @@
 """The witnesses that options of a judge name: recorded by their content, refused where nothing reads them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields

@@ -1,7 +1,5 @@
 """Starting from a dual encoder: its text side beside the features that its image side made."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import TypeVar

@@ -3,8 +3,6 @@
 Shape suffixes: N triplets, T texts, V visual items, D dimension.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """The options of `ccr train`, declared once: a field is a flag, and an entry of the run's request where marked so."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec

@@ -3,8 +3,6 @@
 Shape suffixes: N triplets.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -6,8 +6,6 @@ the duration of a run, and rounding.
 Shape suffixes: B triplets of a whole batch, b those of a process, N rows of a table.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import time

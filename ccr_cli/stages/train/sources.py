@@ -1,7 +1,5 @@
 """The artifacts that a run is trained on; a missing synthetic mismatch is drawn."""
 
-from __future__ import annotations
-
 import shlex
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """train: a data set, its translations and its features become a run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace

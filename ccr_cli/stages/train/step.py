@@ -3,8 +3,6 @@
 Shape suffixes: B triplets in a batch, V visual items.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A sweep: a grid of runs, planned before any is trained and then trained one after the other."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import statistics

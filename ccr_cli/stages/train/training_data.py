@@ -3,8 +3,6 @@
 Shape suffixes: N triplets, V visual items.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One translation to make: its options, data set, engine, request, and the steps that lead to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cached_property

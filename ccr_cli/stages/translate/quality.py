@@ -4,8 +4,6 @@ Scores against human references use one set of references at a time, and state w
 captions or were written by people who saw only the picture.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

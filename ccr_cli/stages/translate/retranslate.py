@@ -1,7 +1,5 @@
 """`ccr translate --only`: some captions are translated again or corrected by hand, the others stay as they are."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ Several workers may each translate their part of the sentences into the cache: t
 (`--shard 3/64`) or the processes of `torchrun`. Making the artifact takes the sentences from there.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
