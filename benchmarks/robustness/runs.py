@@ -18,6 +18,7 @@ import torch
 
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
+from ccr_cli.artifacts.signature import is_translate_test
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
@@ -28,6 +29,8 @@ from robustness.grid import WHERE, Cell, language
 
 DIRECTIONS = ("t2v", "v2t")
 KS = (1, 5, 10)
+WEIGHTLESS = "fused 0raw"
+"""What rows call translate-test."""
 JUDGED = ("auroc", "precision", "recall", "false_alarms", "share_noisy")
 
 
@@ -90,8 +93,8 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     trained = train_on(inputs, sources, options)
     cpu_seconds = time.process_time() - before
     asked = [EvaluationOptions(split="val-report")]
-    if language(cell.translations) == "fr":  # beta = 0: the queries as they are in English, translate-test
-        asked.append(EvaluationOptions(split="val-report", beta=0.0))
+    if language(cell.translations) == "fr":
+        asked.append(EvaluationOptions(split="val-report", translate_test=True))
     made = [evaluate(inputs, trained, measured, device=device, force=True) for measured in asked]
     row = {
         "when": now(),
@@ -124,7 +127,7 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
     others = {r["reading"] or f"fused {r['fusion']}": r for r in results if r["role"] == "target" and not _plain(r)}
     others |= {"source language": next(r for r in results if r["role"] == "source" and _plain(r))}
     for artifact in made[1:]:
-        others |= {f"fused {r['fusion']}": r for r in evaluation.results(artifact) if r["fusion"] != "none"}
+        others[WEIGHTLESS] = next(r for r in evaluation.results(artifact) if is_translate_test(r["fusion"]))
     found = per_item(evaluation.read_ranks(made[0]), number)
     total = sum_r(found)
     assert abs(total - asked["SumR"]) < 1e-6, f"SumR {asked['SumR']} is {total} summed over items"

@@ -298,7 +298,7 @@ def real_block(results: Results) -> str:
     french_above = [
         [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in FRENCH)] for label in labels
     ]
-    how = ("as it is", "fused 0.8", "in English")
+    how = ("as it is", "fused 0.8", "translate-test")
     header = [f"{NAMES[engine]}, {asked}" for engine in FRENCH for asked in how]
     return "\n\n".join(
         (
@@ -318,7 +318,7 @@ NAMES = {
     "apertium-1": "one trip",
     "apertium-2": "two trips",
 }
-FUSED = ("fused 0.8raw", "fused 0raw")
+FUSED = ("fused 0.8raw", runs.WEIGHTLESS)
 
 
 def ablations_block(results: Results) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from ccr_cli.artifacts.signature import TRANSLATE_TEST
+
 ORACLE = "oracle"
 MENDED = "mended"
 _AND = " + "
@@ -33,6 +35,11 @@ class RunLabel:
     """How many runs are averaged."""
     more: str = ""
     """What an older version wrote behind the extras."""
+
+    @property
+    def own_extras(self) -> tuple[str, ...]:
+        """The extras that say how the run was trained."""
+        return tuple(extra for extra in self.extras if not extra.startswith(TRANSLATE_TEST))
 
     @property
     def terms(self) -> frozenset[str]:
@@ -91,6 +98,16 @@ class Label:
         """The label with more options that tell its variants apart."""
         (run,) = self.runs
         return Label((replace(run, options=(*run.options, *options)),))
+
+    def translate_test(self, engine: str = "") -> Label:
+        """The label of the same runs with queries that an engine, named if it is given, translated."""
+        extra = f"{TRANSLATE_TEST} by {engine}" if engine else TRANSLATE_TEST
+        return Label(tuple(replace(run, extras=(*run.own_extras, extra)) for run in self.runs))
+
+    @property
+    def is_translate_test(self) -> bool:
+        """Whether translated queries searched, not the queries as they are."""
+        return any(run.own_extras != run.extras for run in self.runs)
 
     @property
     def base(self) -> str:

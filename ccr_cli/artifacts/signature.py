@@ -21,6 +21,8 @@ SOFTMAX = "softmax"
 HUMAN, FILE, MT = KINDS = ("human", "file", "mt")
 """Kinds of queries: human captions, those of a user's file, and machine-translated captions."""
 OWN_SPLIT = "own-split"
+TRANSLATE_TEST = "translate-test"
+"""Score fusion of weight 0: the query's machine translation into the source language searches in its place."""
 HALVES = "half-seed0"
 """What a signature calls queries whose own half of the gallery was taken out."""
 
@@ -212,15 +214,32 @@ def read_noise(value: str) -> tuple[str, int] | None:
     return (match[1], int(match[2])) if match else None
 
 
-def fusion_value(beta: float, how: str, alone: int = 0) -> str:
-    """The value of `fusion`, `0.5minmax-3alone`: the query's own weight, the rule, and how many queries stay alone."""
-    return f"{beta:g}{how}-{alone}alone" if alone else f"{beta:g}{how}"
+def fusion_value(beta: float, how: str, alone: int = 0, engine: str = "") -> str:
+    """The value of `fusion`, `0.5minmax-3alone`: the query's own weight, the rule, and how many queries stay alone.
+
+    Of weight 0 it names what translated the queries: `translate-test:apertium:spa-eng`.
+    """
+    value = f"{beta:g}{how}" if beta else ":".join(filter(None, [TRANSLATE_TEST, engine]))
+    return f"{value}-{alone}alone" if alone else value
 
 
 def read_fusion(value: str) -> tuple[str, str, int]:
-    """What `fusion` says; without fusion, empty texts."""
-    match = re.fullmatch(r"(.*?)(raw|minmax)(?:-(\d+)alone)?", value)
-    return (match[1], match[2], int(match[3] or 0)) if match else ("", "", 0)
+    """What `fusion` says: the query's own weight, or `translate-test` and the engine; without fusion, empty texts.
+
+    >>> read_fusion("0.5minmax-3alone"), read_fusion("translate-test:hf:opus")
+    (('0.5', 'minmax', 3), ('translate-test', 'hf:opus', 0))
+    """
+    match = re.fullmatch(rf"(?:({TRANSLATE_TEST}):?(.*?)|(.*?)(raw|minmax))(?:-(\d+)alone)?", value)
+    if match is None:
+        return "", "", 0
+    if match[1] or match[3] == "0":  # written by an older version
+        return TRANSLATE_TEST, match[2] or "", int(match[5] or 0)
+    return match[3], match[4], int(match[5] or 0)
+
+
+def is_translate_test(value: str) -> bool:
+    """Whether `fusion`, of a signature or a result, says that translations alone search."""
+    return read_fusion(value)[0] == TRANSLATE_TEST
 
 
 def sim_value(reading: str = "", runs: int = 1) -> str:

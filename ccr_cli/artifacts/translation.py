@@ -83,6 +83,11 @@ def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
     return bool(same) and sum(same) > len(same) / 2
 
 
+def engines(frame: pd.DataFrame) -> str:
+    """What made some captions, `hf:opus`; of several engines all, the most frequent first."""
+    return "&".join((frame["engine"] + ":" + frame["model"]).value_counts().index)
+
+
 def language(artifact: Artifact) -> str:
     """The target language, as BCP 47."""
     return str(artifact.request["lang"])

@@ -115,6 +115,7 @@ EPILOG = c.examples(
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --zero-shot --model google/siglip2-base-patch16-224",
+    "ccr evaluate --translate-test",
     "ccr evaluate --task text",
     "ccr evaluate --corrupt 0.3 --corruption shuffle",
     "ccr evaluate --ood half",

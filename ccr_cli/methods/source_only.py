@@ -1,7 +1,7 @@
 """InfoNCE on pictures and source captions alone, without translations.
 
 The baseline beneath all others: what queries in the target language find with no training in it, and, with
-`ccr evaluate --fusion-weight 0` on a translation with translated queries, what translate-test finds.
+`ccr evaluate --translate-test`, what an English model finds with translated queries.
 """
 
 from dataclasses import dataclass

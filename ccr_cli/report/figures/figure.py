@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pandas as pd
 from matplotlib.figure import Figure
 
+from ccr_cli.artifacts.signature import is_translate_test
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import diagnoses, results
 from ccr_cli.report.words.findings import Findings
@@ -105,6 +106,8 @@ class FigureData:
         shown = set(zip(self.main.frame["run_id"], self.main.frame["signature"], strict=True))
         for run_id, result in sorted(self.data.results, key=lambda pair: pair[1].get("seed") or 0):
             same_noise = round(float(result.get("noise") or 0.0), 6) == self.findings.noise
+            if is_translate_test(str(result.get("fusion"))):
+                continue
             if same_noise and (run_id, str(result.get("signature"))) in shown:
                 yield run_id, self.data.label(run_id, str(result["label"])), result
 

@@ -6,6 +6,7 @@ candidate set of the uncertainty. Each such setting becomes a `View`.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -162,16 +163,25 @@ def results_frame(
         its id, or `ITSELF`), asked (the kind of the queries), encoder, judge, noise_kind, key, figure (the headline),
         low and high (its interval) and `METRICS`.
     """
-    rows = []
+    rows, results = [], list(results)
+    engines_of: dict[tuple[object, object], set[str]] = defaultdict(set)
+    for _, result in results:
+        if signature.is_translate_test(str(result.get("fusion"))):
+            engines_of[result.get("data"), result.get("lang")].add(_engine(result))
     for run_id, result in results:
         fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
         figure, lang, signed = evaluation.headline(result), str(result.get("lang")), signature.signature_of(result)
         low, high = evaluation.interval(result, figure) or (None, None)
         trained_on = signed.rules.trained_on if signed else ""
+        label, fusion = Label.parse(fact.label), str(result.get("fusion"))
+        if signature.is_translate_test(fusion):  # a system beside the run, in the same table
+            several = len(engines_of[result.get("data"), lang]) > 1
+            label, fusion = label.translate_test(_engine(result) if several else ""), signature.NONE
         row = {
             "run_id": run_id,
-            **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "fusion", "method")},
-            "label": fact.label,
+            **{k: result.get(k) for k in ("run", "data", "split", "lang", "caption_set", "role", "method")},
+            "fusion": fusion,
+            "label": str(label),
             "noise": round(float(result.get("noise") or 0.0), 6),
             "seed": int(result.get("seed") or 0),
             "zero_shot": bool(result.get("zero_shot")),
@@ -200,6 +210,12 @@ def results_frame(
     return frame.drop_duplicates(["run_id", "signature"], ignore_index=True)
 
 
+def _engine(result: Mapping[str, Any]) -> str:
+    """What translated the queries of a translate-test."""
+    signed = signature.signature_of(result)
+    return signature.read_fusion(signed.fusion)[1].replace(":", " ") if signed else ""
+
+
 def _alone(result: Mapping[str, Any]) -> str:
     """The label of a result whose run is gone, with what its signature says about training."""
     signed = signature.signature_of(result)
@@ -225,6 +241,8 @@ def _comparable(row: Mapping[str, Any], fact: RunFacts) -> tuple[str, int, ViewS
     fields = {key: value for key, value in signed.fields.items() if key not in ("noise", "unc")}
     fields["protocol"] = str(replace(signed.rules, trained_on=""))
     fields["mt"] = signature.read_mt(signed.mt)[0]
+    if signature.is_translate_test(signed.fusion):
+        fields["fusion"] = signature.NONE
     if signature.read_runs(signed.sim) > 1:  # an ensemble has a row of its own, beside its runs
         fields["sim"] = signature.sim_value()
     rest = {**fields, "trained_lang": str(row["trained_lang"]), "trained_on": str(row["trained_on"])}
@@ -337,7 +355,7 @@ def is_oracle(label: str) -> bool:
 def is_plain(label: str) -> bool:
     """Whether a method ignores noise, whatever its options; a judge makes it noise-robust."""
     runs = Label.parse(label).runs
-    return all(run.method in PLAIN and len(run.terms) == len(run.extras) for run in runs)
+    return all(run.method in PLAIN and len(run.terms) == len(run.own_extras) for run in runs)
 
 
 def is_robust(rows: pd.DataFrame, label: str) -> bool:

@@ -9,7 +9,15 @@ from ccr_cli import registry
 from ccr_cli.artifacts import diagnosis, evaluation, index, run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.evaluation import Corruption
-from ccr_cli.artifacts.signature import HUMAN, MT, SOFTMAX, read_galleries, signature_of
+from ccr_cli.artifacts.signature import (
+    HUMAN,
+    MT,
+    SOFTMAX,
+    TRANSLATE_TEST,
+    is_translate_test,
+    read_galleries,
+    signature_of,
+)
 from ccr_cli.console import counted
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.chance import even_sum_r
@@ -388,7 +396,7 @@ def _queries(result: Result) -> str:
     if result.get("queries"):
         parts.append(signature_words.queries(result["queries"]))
     if result["fusion"] != "none":
-        parts.append(f"fused {result['fusion']}")
+        parts.append(_fusion(result["fusion"]))
     if result.get("reading"):
         parts.append(f"{result['reading']} alone")
     signature = signature_of(result)
@@ -397,6 +405,10 @@ def _queries(result: Result) -> str:
     if result.get("corrupt"):
         parts.append(_corruption(result["corrupt"], result["lang"]))
     return ", ".join(parts)
+
+
+def _fusion(value: str) -> str:
+    return TRANSLATE_TEST if is_translate_test(value) else f"fused {value}"
 
 
 def _corruption(text: str, lang: str) -> str:

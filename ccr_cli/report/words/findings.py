@@ -52,7 +52,8 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     """
     ranks = ranks or QueryRanks()
     frame, figure = view.frame, view.figure
-    variant = [label.is_repaired or label.is_ensemble for label in map(Label.parse, frame["label"])]
+    labels = [Label.parse(label) for label in frame["label"]]
+    variant = [label.is_repaired or label.is_ensemble or label.is_translate_test for label in labels]
     methods = frame[~np.array(variant, dtype=bool)]
     methods = frame if methods.empty else methods
     noise = _headline_noise(methods)

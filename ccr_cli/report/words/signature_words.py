@@ -27,13 +27,17 @@ def noise(kind: str) -> str:
 
 
 def fusion(value: str) -> str:
-    """The weight of the query in a fused similarity; the rest is that of its translation.
+    """The weight of the query in a fused similarity; the rest is that of its translation, in translate-test all.
 
     >>> fusion("0.8raw"), fusion("0.8raw-3alone"), fusion("0.5minmax")
     ('0.8 of the query', '0.8 of the query, 3 queries alone', '0.5 of the query, minmax')
+    >>> fusion("translate-test:apertium:spa-eng-3alone")
+    'translate-test, by apertium spa-eng, 3 queries alone'
     """
     weight, how, alone = signature.read_fusion(value)
     parts = [f"{weight} of the query", *([how] if how != "raw" else [])]
+    if weight == signature.TRANSLATE_TEST:
+        parts = [weight, *([f"by {how.replace(':', ' ').replace('&', ' and ')}"] if how else [])]
     return ", ".join([*parts, *([f"{alone} queries alone"] if alone else [])])
 
 
@@ -107,7 +111,7 @@ _FIELDS: Mapping[str, Callable[[str], str]] = {
     "pos": str,
     "ties": str,
     "sim": lambda value: f"read as {signature.read_reading(value) or 'usual'}",
-    "fusion": lambda value: f"fused, {fusion(value)}",
+    "fusion": lambda value: fusion(value) if signature.is_translate_test(value) else f"fused, {fusion(value)}",
     "mt": _mt,
     "select": str,
     "leak": _leak,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, Signature, read_noise
+from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, TRANSLATE_TEST, Signature, read_fusion, read_noise
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
@@ -64,8 +64,14 @@ class RunResult:
 
     @property
     def fused(self) -> bool:
-        """Whether the queries are fused with their translations."""
-        return bool(self.result["fusion"] != "none")
+        """Whether the queries are fused with their translations; in translate-test these search alone."""
+        return bool(self.result["fusion"] != "none") and self.engine is None
+
+    @property
+    def engine(self) -> str | None:
+        """What translated the queries of a translate-test; None for queries as they are."""
+        name, engine, _ = read_fusion(self.fields["fusion"])
+        return engine.replace(":", " ") if name == TRANSLATE_TEST else None
 
     @property
     def reading(self) -> str:
@@ -94,6 +100,11 @@ class System:
 
     label: str
     runs: Sequence[Mapping[Setting, RunResult]]
+
+    @property
+    def is_translate_test(self) -> bool:
+        """Whether translated queries search, so that there are results in target languages alone."""
+        return any(result.engine is not None for run in self.runs for result in run.values())
 
     def signature(self, setting: Setting) -> str:
         """The signature of its results; where values differ between seeds, all of them."""
@@ -211,7 +222,7 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
 
 def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *, every: bool) -> list[Comparison]:
     """Compares every system of a condition with the first."""
-    runs = [run for system in systems for run in system.runs]
+    runs = [run for system in systems if not system.is_translate_test for run in system.runs]
     shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
     _refuse_other_queries(systems)
     if not shared:
@@ -221,12 +232,13 @@ def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *,
         plain = [setting for setting in shared if not first[setting].fused and not first[setting].reading]
         settings = [setting for setting in plain if first[setting].is_own_task] or plain or shared
     used = {run[setting].evaluation.path for run in runs for setting in shared}
+    having = {s: [system for system in systems if all(s in run for run in system.runs)] for s in settings}
     own = {result.evaluation.path for run in runs for result in run.values()}
     for artifact in inputs.named:
         if artifact.path in own - used:
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
     names = _names(settings, first)
-    return [each for setting in settings for each in _compare(setting, systems, names[setting], condition)]
+    return [each for setting in settings for each in _compare(setting, having[setting], names[setting], condition)]
 
 
 def _fitting(inputs: Inputs) -> list[base.Artifact]:
@@ -252,7 +264,7 @@ def _fitting(inputs: Inputs) -> list[base.Artifact]:
 
 
 def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
-    """The results of each run or ensemble, by its id, in the order of the command line.
+    """The results of each run or ensemble, by its id, in the order of the command line; of translate-test apart.
 
     Of a run with an evaluation on the command line only that one is used; of others, all in the workspace.
     """
@@ -273,7 +285,10 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
             inputs.current_runs(a)
             inputs.note(a)
             results = [RunResult(a, n, result) for n, result in enumerate(evaluation.results(a))]
-            found.setdefault(evaluation.run_id(a), []).extend(results)
+            engines = "+".join(dict.fromkeys(one.engine for one in results if one.engine is not None))
+            for one in results:
+                key = evaluation.run_id(a) + (f" {TRANSLATE_TEST} by {engines}" if one.engine is not None else "")
+                found.setdefault(key, []).append(one)
     return found
 
 
@@ -291,6 +306,7 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]], by: Seq
                 configs[run_id] = run.config(trained)
                 kept = {key: value for key, value in configs[run_id].items() if key not in _SEEDED}
                 identity = [kept | {"noise": None}, sorted(p.id for p in trained.parents if p.kind != "noise")]
+        identity.append(run_id.partition(" ")[2])
         without_noise.add(base.canonical_json(identity))
         groups.setdefault(base.canonical_json([*identity, own[0].noise, result["noise"]]), []).append(run_id)
     members = list(groups.values())
@@ -323,6 +339,11 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
         with suppress(UsageError):  # a method that is not installed here
             defaults[run_id] = default_options(config)
             named[run_id] = (method_label(config), config)
+    engines = {head.engine for _, head in heads} - {None}
+    for run_id, head in heads:
+        if head.engine is not None and run_id in named:
+            label, config = named[run_id]
+            named[run_id] = (label.translate_test(head.engine if len(engines) > 1 else ""), config)
     known = variant_labels(named, defaults)
     labels = [str(known.get(run_id) or head.result["label"]) for run_id, head in heads]
     for extra in ([in_words(head) for _, head in heads] for in_words in CONDITIONS.values()):

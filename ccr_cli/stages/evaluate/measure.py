@@ -19,12 +19,14 @@ import ccr_cli
 from ccr_cli.artifacts import translation
 from ccr_cli.artifacts.base import canonical_json, sha256_text
 from ccr_cli.artifacts.evaluation import Corruption
+from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import (
     COMMON_PROTOCOLS,
     HALVES,
     HUMAN,
     MT,
     NONE,
+    TRANSLATE_TEST,
     ScoreProtocol,
     Signature,
     fusion_value,
@@ -155,8 +157,8 @@ class Evaluator:
         self._measure(about, plain)
         for reading, vectors in self.model.readings(gallery):
             self._measure(about, EmbeddedGallery(gallery, *vectors), reading=reading)
-        text_of = dict(about.target.translated_queries["text"])
-        translated = {place: text for place, id_ in enumerate(gallery.caption_ids) if (text := text_of.get(id_))}
+        made = about.target.translated_queries.reindex(gallery.caption_ids)
+        translated = {place: text for place, text in enumerate(made["text"]) if isinstance(text, str) and text}
         if translated and about.lang != about.target.data.source_lang:
             # a query without a translation is fused with itself, so it counts as it is
             english_TD = text_TD.clone()
@@ -164,7 +166,8 @@ class Evaluator:
             alone = len(text_TD) - len(translated)
             if alone:
                 warn(f"{alone} of {len(text_TD)} {about.lang} queries have no translation and are not fused with one")
-            self._measure(about, EmbeddedGallery(gallery, visual_VD, text_TD, english_TD), alone=alone)
+            engine = translation.engines(made)
+            self._measure(about, EmbeddedGallery(gallery, visual_VD, text_TD, english_TD), alone=alone, engine=engine)
         return plain
 
     def _corrupted(self, about: QueryLanguage, intact: EmbeddedGallery) -> None:
@@ -204,17 +207,19 @@ class Evaluator:
         embedded: EmbeddedGallery,
         *,
         alone: int = 0,
+        engine: str = "",
         reading: str = "",
         corruption: Corruption | None = None,
     ) -> None:
         """Adds a result, with its queries.
 
-        So many queries stand `alone`, without a translation to be fused with; an empty reading is the usual one.
+        So many queries stand `alone`, without a translation to be fused with, which an `engine` made of the others; an
+        empty reading is the usual one.
         """
         o, target, gallery = self.options, about.target, embedded.gallery
         labelled, fused = target.protocol.positives == "label", embedded.english_TD is not None
         folds = self._folds(target, embedded)
-        scored = [score_gallery(f, beta=o.beta, fusion=o.fusion, tie=o.ties, labelled=labelled) for f in folds]
+        scored = [score_gallery(f, beta=o.weight, fusion=o.fusion, tie=o.ties, labelled=labelled) for f in folds]
         queries = rank_table([(fold.gallery, scores) for fold, scores in zip(folds, scored, strict=True)], o.ties)
         texts = [text for fold in folds for text in fold.gallery.texts]
         groups = breakdowns(queries[queries["direction"] == "t2v"], texts, about.lang, target.translated_queries)
@@ -241,10 +246,12 @@ class Evaluator:
             protocol=self._protocol(target, f"corrupt-{corruption}" if corruption else ""),
             pos={"all": "any"}.get(target.protocol.positives, target.protocol.positives),
             sim=sim_value(reading, len(self.model.ensemble.members)),
-            fusion=fusion_value(o.beta, o.fusion, alone) if fused else NONE,
+            fusion=fusion_value(o.weight, o.fusion, alone, engine) if fused else NONE,
             unc=scorer.uncertainty_scope() if scorer and unc_of else NONE,
         )
-        named = {"fusion": fusion_value(o.beta, o.fusion) if fused else NONE, "reading": reading}
+        named = {"fusion": fusion_value(o.weight, o.fusion) if fused else NONE, "reading": reading}
+        if named["fusion"] == TRANSLATE_TEST:
+            named["label"] = str(Label.parse(self.model.ensemble.heading()["label"]).translate_test())
         unc_Q = np.concatenate([unc_of[direction] for direction in DIRECTIONS]) if unc_of else np.nan
         self.add(about, signature, named, over_folds(scored), queries.assign(uncertainty=unc_Q), facts)
         if unc_of and self.left_out and len(folds) == 1 and not corruption:

@@ -74,6 +74,11 @@ class EvaluationOptions:
         request=True,
     )
     fusion: str = option("raw", "Score fusion: raw, or minmax (normalised as in NRCCR's code).", request=True)
+    translate_test: bool = option(
+        False,
+        "Also search with the translation of each query into the source language in its place: fusion weight 0, with "
+        "the queries that `ccr translate --with-queries` translated.",
+    )
     ties: str = option("mid", "How tied similarities count: mid, optimistic or pessimistic.", request=True)
     protocol: str = option(
         "",
@@ -119,6 +124,11 @@ class EvaluationOptions:
         if self.corruption and not self.corrupt:
             raise UsageError(f"--corruption {self.corruption} has no effect by itself", hint="add --corrupt 0.3")
         text = self.task == "text"
+        if self.translate_test and self.beta not in (EvaluationOptions.beta, 0):
+            raise UsageError(f"--translate-test is fusion of weight 0, not {self.beta:g}", hint="leave one out")
+        if self.translate_test and (text or self.queries not in ("", HUMAN, BOTH)):
+            other = "--task text" if text else f"--queries {self.queries}"
+            raise UsageError(f"--translate-test searches with people's queries, translated; {other} has others")
         if text and self.corrupt:
             raise UsageError("--corrupt goes with pictures, not with --task text")
         if text and self.protocol not in ("", FULL):
@@ -134,6 +144,11 @@ class EvaluationOptions:
             raise UsageError(f"--ood does not go with {'--task text' if text else '--zero-shot'}")
         if self.drop_leaks and not self.zero_shot:
             raise UsageError("--drop-leaks goes with --zero-shot: on a run's own data set the splits are separate")
+
+    @property
+    def weight(self) -> float:
+        """The query's own weight in score fusion."""
+        return 0.0 if self.translate_test else self.beta
 
     @property
     def file(self) -> Path | None:
@@ -152,7 +167,7 @@ class EvaluationOptions:
         """The fields that belong to the artifact's request; the protocol must be known."""
         queries = {"sha256": sha256_file(self.file)} if self.file else self.queries
         facts = {"split": self.split or SPLIT, "langs": list(self.langs), "queries": queries}
-        return request_of(self, **facts, corruption=self.corruption or "drop")
+        return request_of(self, **facts, beta=self.weight, corruption=self.corruption or "drop")
 
 
 def mixed_ood(ood: str, queries: str) -> UsageError:

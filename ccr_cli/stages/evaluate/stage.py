@@ -63,7 +63,8 @@ def evaluate(
         options = replace(options, ood=outsiders.data.name)
     request = options.request() | ({"ensemble": len(runs)} if ensemble.several else {})
     parents = [member.artifact for member in ensemble.members]
-    parents += [artifact for target in targets for artifact in (target.data.artifact, *target.features)]
+    for target in targets:
+        parents += [target.data.artifact, *target.features, *target.translated_by]
     parents += [foreign] if foreign else []
     parents = list({artifact.id: artifact for artifact in parents}.values())
 
@@ -107,6 +108,8 @@ def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options
     parts += [FILE if options.file else queries] * (queries != HUMAN and bool(options.queries))
     if ensemble.several:
         request["runs"] = [member.artifact.name for member in ensemble.members]
+    if others := [a.name for target in targets for a in target.translated_by]:
+        request["translated_by"] = others
     if options.zero_shot:
         parts.append(ZERO_SHOT)
         names = sorted(target.data.name for target in targets)

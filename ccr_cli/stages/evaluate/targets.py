@@ -48,6 +48,8 @@ class Target:
     """What the run was trained on, for the signature, where that is another data set."""
     table: pd.DataFrame | None = None
     """The captions of the user's table of queries."""
+    translated_by: tuple[base.Artifact, ...] = ()
+    """The translations whose queries `--translate-test` searches with, where they are not the run's own."""
 
     @property
     def langs(self) -> tuple[str, ...]:
@@ -70,9 +72,11 @@ class Target:
     @cached_property
     def translated_queries(self) -> pd.DataFrame:
         """The translations into the source language, by the id of the query."""
-        if self.translations is None:
-            return pd.DataFrame(columns=["text", "status", CHRF, FLAGGED])
-        made = translation.translated(self.translations, "query")
+        frames = [self.translations] if self.translations is not None else []
+        frames = [*map(_with_quality, self.translated_by), *frames]
+        if not frames:
+            return pd.DataFrame(columns=["text", "status", "engine", "model", CHRF, FLAGGED])
+        made = translation.translated(pd.concat(frames), "query")
         return made.drop_duplicates("source_caption_id").set_index("source_caption_id")
 
 
@@ -80,7 +84,8 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     """The data set that a run was trained on."""
     own, settings = ensemble.data, ensemble.settings
     translated = [first for first, *_ in ensemble.first.translated.values()]
-    refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
+    if not options.translate_test:
+        refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
     for artifact in (ensemble.first.features, *translated):
         inputs.note(artifact)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
@@ -98,8 +103,11 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     leak = own_leak(split, settings["select"])
     _warn_partial(own)
     queries = queries if options.file else _with_source(split, queries, protocol)
+    translated_by = _translated_by(inputs, own, queries, translated) if options.translate_test else ()
+    if options.translate_test:
+        refuse_unread(inputs, ensemble.first.artifact, *translated_by, hint=options.elsewhere)
     read = ensemble.features_of(inputs, split.data)
-    return Target(split, read, translations, queries, leak, protocol, folds, table=table)
+    return Target(split, read, translations, queries, leak, protocol, folds, table=table, translated_by=translated_by)
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> list[Target]:
@@ -121,7 +129,10 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
             if not named and same_collection(own, data):
                 problem = f"{data.name} is of the collection that the run was trained on, {own.manifest['collection']}"
                 raise ArtifactError(problem, hint="name it on the command line to evaluate on it")
-            targets.append(_other(own, data, like(inputs, feats, data), ensemble.settings, options))
+            target = _other(own, data, like(inputs, feats, data), ensemble.settings, options)
+            if options.translate_test:
+                target = replace(target, translated_by=_translated_by(inputs, data, target.queries))
+            targets.append(target)
         except (ArtifactError, UsageError) as error:
             if named:
                 raise
@@ -130,10 +141,49 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
             inputs.note(artifact)
     if not targets:
         raise _nothing(inputs, feats, refused)
-    refuse_unread(inputs, trained, *(a for target in targets for a in (target.data.artifact, target.features[0])))
+    used = [(target.data.artifact, target.features[0], *target.translated_by) for target in targets]
+    refuse_unread(inputs, trained, *(artifact for each in used for artifact in each))
     for reason in refused:
-        warn(f"left out: {_with_hint(reason)}")
+        warn(f"left out: {with_hint(reason)}")
     return [replace(t, features=ensemble.features_of(inputs, t.data, t.features[0])) for t in targets]
+
+
+def _translated_by(
+    inputs: Inputs, data: Dataset, queries: Sequence[tuple[str, str]], own: Sequence[base.Artifact] = ()
+) -> tuple[base.Artifact, ...]:
+    """The translations beside the run's `own` in which the human queries of a data set are translated.
+
+    They are, for each language, the named one, the run's own, or that of the workspace. A language that has none is
+    left to its own words with a warning; ArtifactError if all are, or several fit.
+    """
+    langs = [lang for lang, kind in queries if kind == HUMAN and lang != data.source_lang]
+    found, lacking = [], []
+    for lang in langs:
+
+        def fits(artifact: base.Artifact, lang: str = lang) -> bool:
+            ours = translation.language(artifact) == lang and bool(artifact.request.get("queries"))
+            return ours and any(parent.id == data.artifact.id for parent in artifact.parents)
+
+        named = [a for a in inputs.named if a.kind == "translation" and fits(a)]
+        if not named and any(map(fits, own)):
+            continue
+        described = f"of {data.name} with {lang} queries in {data.source_lang}"
+        match = Inputs(inputs.workspace, named).maybe("translation", described, fits)
+        if match is None:
+            lacking.append(lang)
+        elif all(match.id != artifact.id for artifact in own):
+            found.append(match)
+            inputs.note(match)
+    command = f"ccr translate {inputs.workspace.relative(data.artifact.path)} --with-queries "
+    command += " ".join(f"--lang {lang}" for lang in lacking)
+    if len(lacking) == len(langs):
+        none = f"{data.name} has no human queries in another language than {data.source_lang}"
+        problem = f"the {' and '.join(lacking)} queries of {data.name} are not translated into {data.source_lang}"
+        raise ArtifactError(problem if langs else none, hint=command if langs else "leave --translate-test out")
+    if lacking:
+        todo = f"queries are not translated\n  try: {command}"
+        warn(f"no translate-test in {', '.join(lacking)} on {data.name}: {todo}")
+    return tuple(found)
 
 
 def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
@@ -184,7 +234,7 @@ def _own_queries(
                 raise
             refused[lang, kind] = error
     for (lang, _), reason in refused.items():
-        warn(f"{lang} is not evaluated: {_with_hint(reason)}")
+        warn(f"{lang} is not evaluated: {with_hint(reason)}")
     return tuple(query for query in wanted if query not in refused)
 
 
@@ -294,7 +344,8 @@ def _with_source(split: Split, queries: Sequence[tuple[str, str]], protocol: Pro
     return (*queries, (source, HUMAN))
 
 
-def _with_hint(error: CcrError) -> str:
+def with_hint(error: CcrError) -> str:
+    """An error's message with what to do, on one line."""
     return error.message + (f" ({error.hint})" if error.hint else "")
 
 
@@ -304,7 +355,7 @@ def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) 
         return refused[0]
     if refused:
         kind = UsageError if all(isinstance(error, UsageError) for error in refused) else ArtifactError
-        return kind("no data set can be evaluated on:\n  " + "\n  ".join(_with_hint(error) for error in refused))
+        return kind("no data set can be evaluated on:\n  " + "\n  ".join(with_hint(error) for error in refused))
     extract = features.command(feats, inputs.workspace.place("dataset", "twemoji"), videos=False)
     problem = f"there is no other data set in {inputs.workspace.root}"
     return ArtifactError(problem, hint=f"ccr data import twemoji; {extract}")

@@ -17,7 +17,7 @@ from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.queries import captions_of
 from ccr_cli.stages.evaluate.stage import evaluate
-from ccr_cli.stages.evaluate.targets import protocol_of
+from ccr_cli.stages.evaluate.targets import protocol_of, with_hint
 from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.extract.stage import extract
 from ccr_cli.stages.shared.inputs import Inputs, made_from
@@ -61,7 +61,7 @@ def evaluate_model(
             else ArtifactError(f"there is no data set in {inputs.workspace.root}", hint="ccr data import twemoji")
         )
     for reason in refused:
-        warn(f"left out: {reason.message}")
+        warn(f"left out: {with_hint(reason)}")
     return evaluated
 
 

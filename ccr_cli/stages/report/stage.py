@@ -14,7 +14,7 @@ from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, ru
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.parquet import artifact_table
-from ccr_cli.artifacts.signature import HUMAN, noise_kind
+from ccr_cli.artifacts.signature import HUMAN, is_translate_test, noise_kind
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import published
@@ -93,7 +93,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     intact, corrupted = ([(k, r) for (k, _), r in merged.items() if bool(r.get("corrupt")) is c] for c in (False, True))
     summaries = [(d, diagnosis.summary(d)) for d in of_runs]
     labels = {evaluation.run_id(d): str(facts["label"]) for d, facts in summaries}
-    labels |= {run_id: str(result["label"]) for run_id, result in intact}
+    labels |= {run_id: str(result["label"]) for run_id, result in intact if not is_translate_test(result["fusion"])}
     return content.ReportData(
         results=intact,
         corrupted=corrupted,

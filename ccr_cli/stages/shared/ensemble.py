@@ -47,9 +47,7 @@ class Member:
         engines, human = {}, self.settings.get("human", [])
         for lang, artifacts in self.translated.items():
             frame = pd.concat(map(translation.read, artifacts))
-            forward = frame[frame["direction"] == "forward"]
-            # of several engines all, the most frequent first
-            name = "&".join((forward["engine"] + ":" + forward["model"]).value_counts().index)
+            name = translation.engines(frame[frame["direction"] == "forward"])
             engines[lang] = f"{signature.HUMAN}:{name}" if lang in human else name
         return engines
 
