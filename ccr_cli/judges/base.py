@@ -127,6 +127,9 @@ class Readings(Protocol):
         UsageError if none is named.
         """
 
+    def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
+        """The cosine similarities by that encoder; None if none is named."""
+
     def file_scores(self) -> FloatArray:
         """Scores (N,) from a file, NaN where it has none; UsageError if none is named."""
 
@@ -143,11 +146,11 @@ class Readings(Protocol):
 class Judge(ABC):
     """A judge, and what it declares about itself."""
 
-    speaks: Literal["never", "step", "epoch", "start"] = "epoch"
-    """When it decides what training believes: at each step, from the batch; after each epoch, from all triplets; at the
-    start, without a model; or never. `step` is for `BatchJudge` alone. Judges of `epoch` and `start` judge several
-    languages one by one: translations into one are nearer to their captions than those into another, and no more often
-    right."""
+    speaks: Literal["never", "step", "epoch", "first", "start"] = "epoch"
+    """When it decides what training believes: at each step, from the batch; after each epoch, from all triplets; before
+    the first step, from the model as it is then; at the start, without a model; or never. `step` is for `BatchJudge`
+    alone. Other judges judge several languages one by one: translations into one are nearer to their captions than
+    those into another, and no more often right."""
     takes_side: bool = False
     """Whether `--judge-side` sets which similarity it reads; other judges choose themselves."""
     mixture: bool = False

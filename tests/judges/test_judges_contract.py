@@ -66,6 +66,9 @@ class Readings:
         self.read.add("margin")
         return self.given["ST"], self.shuffled["ST"]
 
+    def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
+        return None
+
     def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
         self.read.add("witness_scores")
         return {"coverage": (self.given["ST"], self.shuffled["ST"]), "scores": (self.given["VT"], self.shuffled["VT"])}
@@ -86,7 +89,7 @@ def sides(opinion: Opinion) -> FloatArray:
 @pytest.mark.parametrize("name", registry.names("judges"))
 def test_a_judge_reads_what_it_declares(name: str) -> None:
     judge, readings = load_judge(name), Readings()
-    assert isinstance(judge, Judge) and judge.speaks in ("never", "step", "epoch", "start")
+    assert isinstance(judge, Judge) and judge.speaks in ("never", "step", "epoch", "first", "start")
     p = sides(judge.judge(readings, "cross_lingual"))
     assert p.shape == (3, N) and ((p >= 0) & (p <= 1)).all()
     assert bool(readings.read & READS_MODEL) == judge.needs_model

@@ -8,10 +8,12 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from ccr_cli.judges import gmm, two_group
+from ccr_cli.judges import gmm, osa, two_group
 
 Array = npt.NDArray[np.float64]
 EPOCH = {"gmm": gmm, "two-group": two_group}
+EVERY = {**EPOCH, "osa": osa}
+"""Also the one that is no posterior."""
 RIGHT = (0.45, 0.1)  # mean and standard deviation of matching pairs; the null is N(0.05, 0.1)
 
 
@@ -79,9 +81,9 @@ def test_a_skewed_null_needs_no_shape() -> None:
     assert (got[~wrong] < 0.5).mean() < 0.05
 
 
-@pytest.mark.parametrize("name", EPOCH)
+@pytest.mark.parametrize("name", EVERY)
 def test_scores_without_information_are_clean(name: str) -> None:
-    judge = EPOCH[name].clean_probability
+    judge = EVERY[name].clean_probability
     assert judge(np.full(100, 0.3), np.full(100, 0.3)).tolist() == [1.0] * 100
     assert judge(np.array([]), np.array([0.1, 0.2])).tolist() == []
     assert judge(np.array([0.5]), np.array([0.1, 0.2])).tolist() == [1.0]
@@ -95,29 +97,29 @@ def test_constant_scores_above_a_null_are_clean() -> None:
 
 @pytest.mark.parametrize("place", [-0.2, 0.05, 0.1, 0.6])
 @pytest.mark.parametrize("size", [1, 2, 500])
-@pytest.mark.parametrize("name", EPOCH)
+@pytest.mark.parametrize("name", EVERY)
 def test_pairs_that_nothing_tells_apart_are_presumed_to_match(name: str, size: int, place: float) -> None:
     null = np.random.default_rng(0).normal(0.05, 0.1, 1000)
-    assert (EPOCH[name].clean_probability(np.full(size, place), null) == 1).all()
+    assert (EVERY[name].clean_probability(np.full(size, place), null) == 1).all()
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 20, 100])
-@pytest.mark.parametrize("name", EPOCH)
+@pytest.mark.parametrize("name", EVERY)
 def test_few_pairs(name: str, size: int) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         score = rng.normal(0.2, 0.2, size)
         if seed % 2:
             score = np.round(score, 1)  # ties
-        got = EPOCH[name].clean_probability(score, rng.normal(0.0, 0.1, size))
+        got = EVERY[name].clean_probability(score, rng.normal(0.0, 0.1, size))
         check_shape(score, got)
 
 
 @pytest.mark.parametrize("pi0", [0.0, 0.4, 1.0])
-@pytest.mark.parametrize("name", EPOCH)
+@pytest.mark.parametrize("name", EVERY)
 def test_monotone_deterministic_and_independent_of_the_order(name: str, pi0: float) -> None:
     score, null, _, _ = draw(pi0, count=3000, right=(0.3, 0.15))
-    judge = EPOCH[name].clean_probability
+    judge = EVERY[name].clean_probability
     got = judge(score, null)
     check_shape(score, got)
     np.testing.assert_array_equal(got, judge(score.copy(), null.copy()))
@@ -133,9 +135,9 @@ def test_unit_and_origin_of_the_score_do_not_matter(name: str) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("name", EPOCH)
+@pytest.mark.parametrize("name", EVERY)
 def test_wrong_input_is_refused(name: str, bad: float) -> None:
-    judge = EPOCH[name].clean_probability
+    judge = EVERY[name].clean_probability
     good = np.array([0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match=r"score_N: 1 of 4\b"):
         judge(np.append(good, bad), good)
@@ -152,6 +154,17 @@ def test_the_upper_gaussian_keeps_the_upper_tail() -> None:
     got = gmm.clean_probability(score)
     check_shape(score, got)
     assert got[-1] > 0.9
+
+
+def test_osa_is_the_papers_weight_as_a_share_of_the_largest() -> None:
+    rng = np.random.default_rng(0)
+    null = 0.2 + (noise := rng.normal(0, 0.1, 1000)) - noise.mean()  # beta is the mean
+    got = osa.clean_probability(np.array([0.15, 0.25, 0.30, 0.40, 0.90]), null)
+    assert got == pytest.approx([0, 0.016031, 0.06075, 0.216, 1], abs=5e-7)
+    assert got[:-1] * 4 / 27 == pytest.approx([0, 0.002375, 0.009, 0.032], abs=5e-7)
+    x = np.linspace(-1, 1, 401)
+    weight = [max(0.0, min(a, 2 / 3)) ** 2 * (1 - max(0.0, min(a, 2 / 3))) for a in x]
+    assert osa.clean_probability(x, np.zeros(3)) == pytest.approx(np.array(weight) / max(weight), abs=1e-4)
 
 
 def check_shape(score: Array, got: Array) -> None:

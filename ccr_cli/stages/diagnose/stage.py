@@ -3,7 +3,7 @@
 Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, E epochs, B a block.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -45,10 +45,15 @@ DEFAULT_JUDGE = "two-group"
 """The judge where the run's own does not judge after each epoch."""
 
 
-def usual_judge(options: Mapping[str, Any]) -> tuple[str, str]:
-    """The default judge of a run's pairs and the side that it reads; UsageError if the judge is not known here."""
-    own = str(options["judge"])
-    return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, str(options["judge_side"])
+def usual_judge(trained: base.Artifact) -> tuple[str, str]:
+    """The default judge of a run's pairs and the side that it reads; UsageError if the judge is not known here.
+
+    Without a translation, captions are compared with the picture: they are their own translations.
+    """
+    options = run.config(trained)["options"]
+    own, side = str(options["judge"]), str(options["judge_side"])
+    side = side if trained.has_parent("translation") else "cross_modal"
+    return own if load_judge(own).speaks == "epoch" else DEFAULT_JUDGE, side
 
 
 def subjects(inputs: Inputs) -> list[base.Artifact]:
@@ -85,10 +90,13 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     if config.unjudged():
         hint = f"train it without that option: ccr train --method {method}"
         raise UsageError(f"{trained.name} cannot be diagnosed: {config.unjudged()}", hint=hint)
-    own, own_side = usual_judge(settings["options"])
+    own, own_side = usual_judge(trained)
     judge, judge_side, share = options.judge or own, options.judge_side or own_side, options.share
     if judge_side not in ("cross_lingual", "cross_modal", "both"):
         raise UsageError(f"--judge-side is cross_lingual, cross_modal or both, not {judge_side!r}")
+    if options.judge_side == "cross_lingual" and not trained.has_parent("translation"):
+        problem = f"{trained.name} has no translation to compare with the captions"
+        raise UsageError(problem, hint="--judge-side cross_modal")
     if options.judge_side and not load_judge(judge).takes_side:
         hint = "leave --judge-side out, or name another --judge"
         raise UsageError(f"--judge-side does not apply to the judge {judge}, which chooses what it reads", hint=hint)

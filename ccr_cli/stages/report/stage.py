@@ -267,7 +267,7 @@ def _diagnosis(artifact: base.Artifact, facts: dict[str, Any], trained: base.Art
     usual = ("", "")
     if trained is not None:
         with suppress(UsageError, KeyError):  # a judge that is not installed here, or a run of an older version
-            usual = usual_judge(run.config(trained)["options"])
+            usual = usual_judge(trained)
     return content.RunDiagnosis(evaluation.run_id(artifact), facts, partial(diagnosis.read_pairs, artifact), usual)
 
 

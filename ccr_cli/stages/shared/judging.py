@@ -244,11 +244,11 @@ class TripletReadings:
 
     def margin(self) -> tuple[FloatArray, FloatArray]:
         """Margin of every triplet's two captions (N,), and of captions of different items (M,)."""
-        triplets, name = self.triplets, self.config.sentence_encoder
-        if not name:
+        triplets = self.triplets
+        if not self.config.sentence_encoder:
             hint = "--set sentence_encoder=sentence-transformers/LaBSE, or the folder of another one"
             raise UsageError("the judge margin needs a sentence encoder", hint=hint)
-        s_ND, t_ND = sentence_vectors(name, triplets.source, triplets.target)
+        s_ND, t_ND = sentence_vectors(self.config.sentence_encoder, triplets.source, triplets.target)
         item_N = triplets.item_N.to(s_ND.device)
         same_S, same_T = (
             torch.from_numpy(np.unique(texts, return_inverse=True)[1]).to(s_ND.device)
@@ -258,6 +258,17 @@ class TripletReadings:
         left, right = self._few_strangers()
         null = _cosine(s_ND, t_ND, torch.from_numpy(left), torch.from_numpy(right))
         return margins(_cosine(s_ND, t_ND), of_s, of_t), margins(null, of_s[left], of_t[right])
+
+    def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
+        """Cosine similarity of every triplet's two captions (N,), and of captions of different items (M,).
+
+        By the sentence encoder that is named; None without one.
+        """
+        if not self.config.sentence_encoder:
+            return None
+        s_ND, t_ND = sentence_vectors(self.config.sentence_encoder, self.triplets.source, self.triplets.target)
+        left, right = map(torch.from_numpy, self._strangers(_SHUFFLED_TEXTS))
+        return _cosine(s_ND, t_ND), _cosine(s_ND, t_ND, left, right)
 
     def file_scores(self) -> FloatArray:
         """The score (N,) that a file has for every triplet's source caption, NaN without one."""

@@ -10,6 +10,7 @@ from ccr_cli import hub
 from ccr_cli.artifacts import base, features
 from ccr_cli.encoders.base import sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.judges.base import load_judge
 from ccr_cli.methods.config import Config
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.transformers_loading import transformers_loading
@@ -89,3 +90,17 @@ def require_aligned(config: Config, feats: base.Artifact) -> None:
             f"{feats.path} (sha256 {made[:12]})"
         )
         raise ArtifactError(problem, hint="leave text_encoder out, or extract features with that model")
+
+
+def require_readable(config: Config) -> None:
+    """Refuses a judge of the model before its first step where that model is random (UsageError).
+
+    A sentence encoder makes S-T readable all the same.
+    """
+    texts_alone = config.judge_side == "cross_lingual" and config.sentence_encoder
+    if load_judge(config.judge).speaks == "first" and not config.aligned and not texts_alone:
+        problem = f"the judge {config.judge} reads the model before the first step, where head={config.head} is random"
+        hint = "--set head=residual, or --set sentence_encoder=NAME_OR_FOLDER to compare captions alone"
+        if config.judge_side != "cross_lingual":
+            hint = "--set head=residual, or --set judge_side=cross_lingual --set sentence_encoder=NAME_OR_FOLDER"
+        raise UsageError(problem, hint=hint)

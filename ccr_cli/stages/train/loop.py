@@ -23,6 +23,7 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError, CcrError
+from ccr_cli.judges.base import Opinion
 from ccr_cli.methods.base import Method
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
@@ -86,7 +87,7 @@ class Trainer:
             self._curves(done) as writer,
         ):
             try:
-                if self.config.aligned and self.state.best_epoch is None:
+                if self.state.best_epoch is None:
                     self._begin()
                 while self.state.epoch < epochs:
                     self._epoch(self.state.epoch + 1, advance, received, writer)
@@ -135,9 +136,18 @@ class Trainer:
         base.write_json(folder / "config.json", settings)
 
     def _begin(self) -> None:
-        """Scores the model as it is, before the first step: that may be the best one."""
-        entry = {"epoch": 0, "loss": {}, "val": self._validate(0)}
-        self.state.history.append({**entry, "judge": None, "best": self.state.best_epoch == 0})
+        """Scores the model as it is before the first step, which may be the best one, and judges the triplets with it.
+
+        A judge of an epoch speaks here if there is no warm-up and no list of pairs with weights.
+        """
+        aligned, judged, data = self.config.aligned, None, self.data
+        val = self._validate(0) if aligned else None
+        early = aligned and not self.config.warmup_epochs and not data.weighed
+        if data.judge.speaks == "first" or (data.judge.speaks == "epoch" and early):
+            judged = self._judge(0)
+        if aligned:
+            entry = {"epoch": 0, "loss": {}, "val": val, "judge": judged, "best": self.state.best_epoch == 0}
+            self.state.history.append(entry)
 
     def _epoch(self, epoch: int, advance: Any, received: list[int], writer: Any) -> None:
         state, steps = self.state, self.engine.steps
@@ -247,6 +257,8 @@ class Trainer:
     def _judge(self, epoch: int) -> dict[str, Any] | None:
         """Judges the whole training set and records the evidence; after the warm-up training believes the judge.
 
+        Epoch 0 is before the first step; a judge that speaks then keeps its opinion.
+
         Returns its figures; None without a judge, and for one that knows the truth.
         """
         config, data, judge = self.config, self.data, self.data.judge
@@ -259,20 +271,32 @@ class Trainer:
             self._texts(data.target),
             self.triplets.item_N.to(self.device),
         )
+        similarities = embedded.similarities()
+        if not all(np.isfinite(sim_N).all() for sim_N in similarities.values()):
+            raise Collapsed("similarities of training pairs are not finite")
         if not self.ranks.first:
             return self._same_belief(None)
-        opinion = data.fixed_opinion or judging.judge_triplets(
-            judge,
-            config.judge_side,
-            embedded,
-            self.triplets,
-            seed=derive(self.seed, "null", epoch),
-            batch_size=config.batch_size,
-            scores=self.method.judge_scores,
+        first = judge.speaks == "first"
+        kept = Opinion(self.state.p.map(lambda p_N: p_N.double().cpu().numpy())) if first and epoch else None
+        opinion = (
+            data.fixed_opinion
+            or kept
+            or judging.judge_triplets(
+                judge,
+                config.judge_side,
+                embedded,
+                self.triplets,
+                seed=derive(self.seed, "null", epoch),
+                batch_size=config.batch_size,
+                scores=self.method.judge_scores,
+                config=config,
+            )
         )
-        if epoch >= config.warmup_epochs and judge.speaks == "epoch":
+        if (first and not epoch) or (epoch >= config.warmup_epochs and judge.speaks == "epoch"):
             self.state.p = opinion.p.tensors(self.device, LEAST)
-        similarities = embedded.similarities()
+        figures = None if judge.knows_truth else judging.quality(opinion, self.triplets)
+        if not epoch and not config.aligned:  # a new head is random
+            return self._same_belief(figures)
         folder = self.build.folder / "evidence"
         folder.mkdir(exist_ok=True)
         frame = pd.DataFrame(
@@ -285,7 +309,7 @@ class Trainer:
             }
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.evidence_schema(self.build.request))
-        return self._same_belief(None if judge.knows_truth else judging.quality(opinion, self.triplets))
+        return self._same_belief(figures)
 
     def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
         """Gives all processes the belief of the first one; returns its figures."""

@@ -23,7 +23,7 @@ from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.witnesses import recorded, refuse_unused
-from ccr_cli.stages.train.alignment import require_aligned, start_aligned
+from ccr_cli.stages.train.alignment import require_aligned, require_readable, start_aligned
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
@@ -107,7 +107,8 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
         require_aligned(config, sources.features)
     refuse_unused(config, config.judge)
-    if options.trusts and not pairs and load_judge(config.judge).speaks not in ("start", "epoch"):
+    require_readable(config)
+    if options.trusts and not pairs and load_judge(config.judge).speaks in ("never", "step"):
         problem = f"--translation-mix {options.translation_mix} needs the probability that a translation is right"
         raise UsageError(problem, hint="a judge, such as --set judge=lexical, or --verdicts FILE")
     files = registry.sources(("methods", options.method), ("judges", config.judge))

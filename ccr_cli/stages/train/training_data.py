@@ -92,7 +92,7 @@ class TrainingData:
             hint = f"ccr translate --only {path} --engine NAME makes them; train on the result"
             raise UsageError(f"{reader} reads back-translations, and the corrections in {path} have none", hint=hint)
         self.triplets = triplets
-        if weights is not None and not self.judge.needs_model:
+        if weights is not None and self.judge.speaks in ("first", "start"):
             hint = "leave --weigh-verdicts out, or --set judge=none"
             raise UsageError(
                 f"judge={config.judge} and --weigh-verdicts both decide the belief in the pairs from the start",
@@ -133,6 +133,8 @@ class TrainingData:
         if self.judge.speaks == "start":
             seed = derive(options.seed, "null")
             self.fixed_opinion = judging.judge_triplets(self.judge, "", None, triplets, seed=seed, config=config)
+        self.weighed = weights is not None
+        """Whether a list of pairs weights them."""
         self.first_belief: Belief[FloatArray] = weights or Belief(*[np.ones(len(triplets))] * 3)
         """The belief before the first epoch: of such a judge, of a list of pairs, or in all triplets."""
         if self.fixed_opinion is not None:

@@ -6,15 +6,17 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tinydual
+import tinytext
 import torch
 import toy
 import transformers
 from torch.nn.functional import normalize
 from toy import Chain, Outcome
 
-from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts import base, dataset, diagnosis, features, run
 from ccr_cli.data.frames import Frames
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.load_run import load_method
@@ -98,6 +100,52 @@ def test_a_learned_temperature_starts_at_the_models_own(aligned: Chain, models: 
     assert train(aligned, "infonce", *options, "temperature=0.3").made.request["temperature"] == 0.3
 
 
+@pytest.mark.parametrize("judge", ["two-group", "gmm", "triangle", "osa"])
+def test_a_judge_of_an_epoch_speaks_before_the_first_step_if_there_is_no_warm_up(judge: str, aligned: Chain) -> None:
+    how = ("head=residual", "epochs=1", "lr=0.02", "judge_side=cross_modal")
+    plain, judged = (
+        train(aligned, "infonce", *how, *more, "warmup_epochs=0").made for more in ((), (f"judge={judge}",))
+    )
+    losses = [run.history(made)["loss.infonce_vt"].iloc[1] for made in (plain, judged)]
+    assert (losses[0] != losses[1]) or judge == "triangle"  # which finds nothing wrong here
+    epochs = [epoch for epoch, _ in run.evidence(judged)]
+    assert epochs == [0, 1] and run.history(judged)["judge.mean_p_clean"].between(0, 1).all()
+    waiting = train(aligned, "infonce", *how, f"judge={judge}", "warmup_epochs=1").made
+    assert [epoch for epoch, _ in run.evidence(waiting)] == ([0, 1] if judge == "osa" else [1])
+    assert bool(run.history(waiting)["loss.infonce_vt"].iloc[1] == losses[0]) == (judge != "osa")
+
+
+def test_osa_reads_the_pretrained_model_and_keeps_its_opinion(aligned: Chain, tmp_path: Path) -> None:
+    sides = {}
+    for side in ("cross_modal", "cross_lingual"):
+        made = train(aligned, "infonce", "head=identity", "epochs=2", "judge=osa", f"judge_side={side}").made
+        frames = [frame for _, frame in run.evidence(made)]
+        assert len(frames) == 3 and run.history(made)["judge.mean_p_clean"].round(4).nunique() == 1
+        first, *later = (frame["p_clean"] for frame in frames)
+        assert all(np.allclose(p, first, atol=1e-6) for p in later) and not np.allclose(first, 1)
+        sides[side] = first
+        of_model = toy.ok(
+            "diagnose", "pretrained", "--judge", "osa", "--judge-side", side, "--device", "cpu", workspace=aligned.root
+        )
+        pairs = diagnosis.read_pairs(of_model.made).set_index("slot_id").loc[frames[0]["slot_id"]]
+        assert np.allclose(pairs["sim_vt"], frames[0]["sim_vt"], atol=1e-5)
+        column = "sim_vt" if side == "cross_modal" else "sim_st"
+        for sim, p in (
+            (frames[0][column], first),
+            (pairs[column], pairs["p_clean"]),
+        ):  # each with its own shuffled pairs
+            x = np.linspace(0, 2 / 3, 10_001)
+            between = (p > 1e-3) & (p < 0.95)
+            beta = sim[between] - np.interp(p[between], 27 / 4 * x**2 * (1 - x), x)
+            assert between.sum() > 5 and np.ptp(beta) < 1e-3 and (sim[p < 1e-6] <= beta.mean() + 1e-3).all()
+    assert not np.allclose(sides["cross_modal"], sides["cross_lingual"])
+    encoder = tinytext.save("bert", tmp_path / "sentences")
+    made = train(aligned, "infonce", "epochs=2", "judge=osa", f"sentence_encoder={encoder}").made  # a new head
+    assert [epoch for epoch, _ in run.evidence(made)] == [1, 2] and made.request["sentence_encoder"] != str(encoder)
+    refused = train(aligned, "infonce", "judge=osa", f"sentence_encoder={encoder}", "judge_side=both")
+    assert refused.code == 2 and "judge_side=cross_lingual" in refused.err
+
+
 @pytest.mark.parametrize(
     ("method", "option", "code", "message"),
     [
@@ -108,6 +156,8 @@ def test_a_learned_temperature_starts_at_the_models_own(aligned: Chain, models: 
         ("pretrained", "judge=oracle", 2, "judge=oracle"),
         ("infonce", "epochs=0", 2, "epochs >= 1"),
         ("pretrained", "visual=gpo", 2, "visual=gpo"),
+        ("infonce", "judge=osa", 2, "head=residual"),
+        ("pretrained", "judge=osa", 2, "ccr diagnose --judge"),
     ],
 )
 def test_what_does_not_fit_is_refused(
@@ -144,3 +194,12 @@ def test_an_export_has_the_similarities_of_the_model(family: str, sources: Chain
     toy.ok("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={model}", workspace=root)
     run = toy.ok("train", "--method", "pretrained", "--device", "cpu", workspace=root).made
     assert toy.ok("export", run.path, workspace=root).made.counts["dim"] == tinydual.DIM
+
+
+def test_without_a_translation_captions_are_judged_by_the_picture(aligned: Chain) -> None:
+    made = toy.ok("train", "--method", "pretrained", "--lang", "en", "--device", "cpu", workspace=aligned.root).made
+    assert not made.has_parent("translation")
+    done = toy.ok("diagnose", made.path, "--device", "cpu", workspace=aligned.root).made
+    assert done.request["judge_side"] == "cross_modal"
+    refused = aligned.ccr("diagnose", made.path, "--judge-side", "cross_lingual", "--device", "cpu")
+    assert refused.code == 2 and "cross_modal" in refused.err
