@@ -30,7 +30,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArr
     if len(score_N) == 0 or len(null_M) == 0 or all_equal(score_N):
         return np.ones(len(score_N))
     x_N = np.clip(score_N - null_M.mean(), 0.0, PEAK)
-    return np.minimum(x_N**2 * (1 - x_N) * (27 / 4), 1.0)
+    return np.asarray(np.minimum(x_N**2 * (1 - x_N) * (27 / 4), 1.0), dtype=np.float64)
 
 
 class OsaJudge(Judge):
