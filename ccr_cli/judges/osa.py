@@ -10,8 +10,6 @@ S-T from the sentence encoder that ``sentence_encoder`` names, else from the run
 divides 100 x by the largest of the batch, and its w = x^2 (1 - x^2) gives the best pair of each batch 0.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 
