@@ -19,7 +19,8 @@ PAIRS = table_schema(
 """`slot_id` is the caption whose place the pair takes in training, `source_caption_id` the caption used there: the same
 unless synthetic noise switched it. `place` 1 is the most suspicious pair. `support` is the number of other items that
 share the most common word of each text, the lesser of the two: below `RARE` there is little evidence either way.
-`verdict` and `truth` are clean or noisy; `truth` is null without synthetic noise, `back` without a back-translation."""
+`verdict` is clean or noisy; `truth`, that of the picture and the translation, may also be `partly` (wrong, noise style
+`words`). It is null without synthetic noise, `back` without a back-translation."""
 TRANSLATED = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, source_text string, "
     "translation string, back string?, p_vs float32, p_clean float32, p_st float32, place int32, support int32, "

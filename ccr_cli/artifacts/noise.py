@@ -1,6 +1,7 @@
 """noise: the deliberately mismatched training triplets, one row per triplet."""
 
 import pandas as pd
+import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
@@ -10,8 +11,16 @@ PAIRS = table_schema(
     "vt_wrong bool, st_wrong bool"
 )
 """`slot_id` is the source caption whose place the triplet takes; `given_*` is what it holds instead."""
+WORDS_OF = "words_of"
+"""Column of the style `words`: the caption whose translation's words are mixed in; null where none are."""
+PARTLY = PAIRS.append(pa.field(WORDS_OF, pa.string()))
+
+
+def schema(style: str) -> pa.Schema:
+    """The columns of a style."""
+    return PARTLY if style == "words" else PAIRS
 
 
 def read(artifact: Artifact) -> pd.DataFrame:
     """Reads the pairs of a noise artifact."""
-    return artifact_table(artifact, "pairs.parquet", PAIRS)
+    return artifact_table(artifact, "pairs.parquet", schema(str(artifact.request["style"])))

@@ -57,8 +57,15 @@ _KINDS = {
 """The kinds that a command works on first: what `latest` and completion mean."""
 _MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
 """Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
-_STYLE = "What moves together: caption (single captions), image (all captions of an item)."
-_TARGET = "What moves: translation (the translation alone), pair (caption and translation)."
+_STYLE = (
+    "Which captions move: caption (single ones), image (all of an item), mixed (pairs exchange translations, pictures "
+    "or captions), near (to a similar caption's place), words (half of a translation's words), instance (few captions "
+    "to many places)."
+)
+_TARGET = (
+    "What moves: translation (the translation alone), pair (caption and translation), any (of mixed and near: "
+    "translation, picture or caption, a third each)."
+)
 _SET = "Set an option of the method, judge, encoder, engine or format; repeat for several. `--set help` lists them."
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
 _where = functools.partial(option, rich_help_panel="Where and how")
@@ -77,7 +84,7 @@ _SHARED: dict[str, dataclasses.Field[Any]] = {
     ),
     "seed": option(0, "Random seed.", min=0),
     "noise_style": option("caption", _STYLE),
-    "noise_target": option("translation", _TARGET),
+    "noise_target": option(None, _TARGET, show_default="the style's first"),
     "noise_seed": option(None, "Random seed of the mismatch.", min=0, show_default="--seed"),
     "device": _where("auto", "Device: auto, cpu or cuda.", envvar="CCR_DEVICE"),
     "dtype": _where("float32", "Precision: float32, bfloat16 or float16."),

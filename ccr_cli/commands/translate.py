@@ -4,6 +4,7 @@ import os
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -77,12 +78,11 @@ def translate(
     made = []
     for ratio in noise:
         data = training_data(inputs)
-        style = {"style": mismatch.noise_style, "target": mismatch.noise_target}
+        style, target = mismatch.noise_style, mismatch.noise_target
         drawn = mismatch.seed if mismatch.noise_seed is None else mismatch.noise_seed
+        how: dict[str, Any] = {"seed": drawn, "name": options.name, "force": options.force}
         with suppress(Planned):
-            made.append(
-                make_noise(inputs.workspace, data, ratio, **style, seed=drawn, name=options.name, force=options.force)
-            )
+            made.append(make_noise(inputs.workspace, data, ratio, style=style, target=target, **how))
     signatures: set[str] = set()
 
     def make(job: TranslateOptions) -> None:

@@ -1,9 +1,9 @@
 """Synthetic mismatch: a derangement over items of a fraction of the training triplets.
 
 A style decides which captions move; it is a function decorated with `noise_style`. The field's reference codes
-disagree, so there are two: `caption` moves captions singly (NCR, UML), `image` moves all captions of an item (DECL). A
-target decides what moves: `translation` moves T alone and leaves V-S intact (UML, DCOT), `pair` moves S and T together
-away from V (NCR, DECL).
+disagree: `caption` moves captions singly (NCR, UML), `image` moves all captions of an item (DECL). The others are noise
+that no judge was built for. A target decides what moves: `translation` moves T alone and leaves V-S intact (UML, DCOT),
+`pair` moves S and T together away from V (NCR, DECL), `any` moves T, V or S alone, a third each.
 
 A caption never moves to its own item, nor to an item that has a caption of the same text: that would be no mismatch.
 Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as all chosen captions can move.
@@ -11,105 +11,159 @@ Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as 
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.data.seeds import derive
+from ccr_cli.data.tokens import NgramTokenizer
 from ccr_cli.errors import UsageError, no_share
 
-TARGETS = ("translation", "pair")
+TARGETS = ("translation", "pair", "any")
 _APART = 8
 """This many of the first chosen places can swap with each other, so that the smallest fractions can be deranged too."""
 _TRIES = 64
 _EXACT = 1024
 """Most places for which the largest derangement is computed where swaps find none."""
+NEAREST = 10
+"""Captions of other items among which `near` chooses."""
+REUSE = 50
+"""Places in which `instance` puts one caption, on average."""
+_BLOCK = 256
 
 Rows = npt.NDArray[np.intp]
 Clash = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
 """Whether a place cannot take a giver's caption, element by element."""
-Style = Callable[[Rows, Rows, float, np.random.Generator], Rows]
-"""From the item (N,) and text (N,) of each caption, the ratio and a generator: which caption each place gets (N,)."""
+
+
+@dataclass(frozen=True)
+class Captions:
+    """The N captions that can move."""
+
+    items: Rows
+    """Number of each one's item."""
+    texts: Rows
+    """Number of its text: equal texts share it."""
+    words: list[str]
+    """Its text."""
+
+    @cached_property
+    def _own(self) -> tuple[int, Rows]:
+        n_texts = int(self.texts.max(initial=-1)) + 1
+        return n_texts, np.unique(self.items * n_texts + self.texts)
+
+    def clash(self, place: Rows, giver: Rows) -> npt.NDArray[np.bool_]:
+        """Whether a giver is of the place's item, or has a text that this item has, element by element."""
+        n_texts, own = self._own
+        key = self.items[place] * n_texts + self.texts[giver]  # the item's own captions have their own texts
+        same_text = own[np.minimum(np.searchsorted(own, key), len(own) - 1)] == key
+        clashes: npt.NDArray[np.bool_] = same_text | (self.items[place] == self.items[giver])
+        return clashes
+
+    def exchangeable(self, one: Rows, other: Rows) -> npt.NDArray[np.bool_]:
+        """Whether two captions, or their pictures, can change places, element by element."""
+        return ~(self.clash(one, other) | self.clash(other, one))
+
+
+Style = Callable[[Captions, float, np.random.Generator], Rows]
+"""From the captions, the ratio and a generator: which caption each place gets (N,)."""
 STYLES: dict[str, Style] = {}
 """Styles by name."""
+TARGETS_OF: dict[str, tuple[str, ...]] = {}
+"""What each style can move; the first is the default. Only styles that exchange captions in pairs can move `any`."""
 
 
-def noise_style(name: str) -> Callable[[Style], Style]:
+def noise_style(name: str, targets: tuple[str, ...] = TARGETS[:2]) -> Callable[[Style], Style]:
     """Registers a function as the noise style of that name."""
 
     def register(function: Style) -> Style:
-        STYLES[name] = function
+        STYLES[name], TARGETS_OF[name] = function, targets
         return function
 
     return register
 
 
-def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str, seed: int) -> pd.DataFrame:
+def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | None, seed: int) -> pd.DataFrame:
     """Draws a noise table: one row a source caption of the training split.
 
     Args:
         captions: Source captions with columns caption_id, item_id, text, in the data set's order.
-        ratio: Nominal fraction of mismatched triplets (`caption`) or items (`image`), 0 to 1.
+        ratio: Nominal fraction of mismatched triplets, or items (`image`), 0 to 1.
         style: A name of `STYLES`.
-        target: `translation` or `pair`.
+        target: One of the style's targets; None for the first.
         seed: Seed of the draw, independent of any training seed.
 
     Returns:
-        The columns of `artifacts.noise.PAIRS`. No wrong triplet keeps its own item or gets a text that its item has;
-        exactly floor(ratio * N) are wrong, or fewer where one item or text has so many that they cannot all move.
+        The columns of `artifacts.noise.PAIRS`, for `words` of `artifacts.noise.PARTLY`. No wrong triplet keeps its own
+        item or gets a text that its item has; exactly floor(ratio * N) are wrong, or fewer where one item or text has
+        so many that they cannot all move. Where captions are exchanged in pairs the number is even.
     """
     if not 0.0 <= ratio <= 1.0:
         raise no_share("--noise ", ratio)
-    check(style, target)
+    target = target_of(style, target)
     rng = np.random.default_rng(derive(seed, "noise", style, target))
     items, _ = pd.factorize(captions["item_id"])
     texts, _ = pd.factorize(captions["text"].str.strip())
-    giver = STYLES[style](items, texts, ratio, rng)
-    ids = captions["caption_id"].to_numpy(dtype=object)
+    giver = STYLES[style](Captions(items, texts, list(captions["text"])), ratio, rng)
+    ids, item_ids = (captions[name].to_numpy(dtype=object) for name in ("caption_id", "item_id"))
     wrong = items[giver] != items
-    pair = target == "pair"
-    return pd.DataFrame(
+    t, v, s = wrong, np.zeros_like(wrong), wrong & (target == "pair")
+    if target == "any":
+        kind = _kinds(giver, rng)
+        t, v, s = (wrong & (kind == number) for number in range(3))
+    drawn = pd.DataFrame(
         {
             "slot_id": ids,
-            "given_item_id": captions["item_id"].to_numpy(dtype=object),
-            "given_source_id": ids[giver] if pair else ids,
-            "given_translation_of": ids[giver],
-            "vs_wrong": wrong & pair,
-            "vt_wrong": wrong,
-            "st_wrong": wrong & (not pair),
+            "given_item_id": np.where(v, item_ids[giver], item_ids),
+            "given_source_id": np.where(s, ids[giver], ids),
+            "given_translation_of": np.where(t & (style != "words"), ids[giver], ids),
+            "vs_wrong": v | s,
+            "vt_wrong": v | t,
+            "st_wrong": s ^ t,
         }
     )
+    return drawn.assign(words_of=np.where(wrong, ids[giver], None)) if style == "words" else drawn
 
 
-def check(style: str, target: str) -> None:
-    """Refuses an unknown style or target."""
-    for what, value, known in (("style", style, STYLES), ("target", target, TARGETS)):
-        if value not in known:
-            raise UsageError(f"unknown noise {what} {value!r}", hint=f"--noise-{what} {' or '.join(known)}")
+def target_of(style: str, target: str | None) -> str:
+    """The target, by default the style's first; UsageError if either is unknown or they do not go together."""
+    if style not in STYLES:
+        raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join(STYLES)}")
+    if target is not None and target not in TARGETS:
+        raise UsageError(f"unknown noise target {target!r}", hint=f"--noise-target {' or '.join(TARGETS)}")
+    known = TARGETS_OF[style]
+    if target is not None and target not in known:
+        problem = f"the noise style {style} moves {' or '.join(known)}, not {target}"
+        raise UsageError(problem, hint=f"--noise-target {' or '.join(known)}")
+    return target or known[0]
+
+
+def _kinds(giver: Rows, rng: np.random.Generator) -> Rows:
+    """What each place's pair exchanges (N,): 0 translations, 1 pictures, 2 source captions; a third each."""
+    place = np.arange(len(giver))
+    first = rng.permutation(np.flatnonzero(place < giver))
+    kind = np.zeros(len(giver), dtype=np.intp)
+    kind[first] = np.arange(len(first)) % 3
+    kind[giver[first]] = kind[first]
+    return kind
 
 
 @noise_style("caption")
-def _by_caption(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -> Rows:
+def _by_caption(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
     """Moves captions singly."""
-    n_texts = int(texts.max(initial=-1)) + 1
-    own = np.unique(items * n_texts + texts)
-
-    def clash(place: Rows, giver: Rows) -> npt.NDArray[np.bool_]:
-        key = items[place] * n_texts + texts[giver]  # the item's own captions have their own texts
-        same_text = own[np.minimum(np.searchsorted(own, key), len(own) - 1)] == key
-        clashes: npt.NDArray[np.bool_] = same_text | (items[place] == items[giver])
-        return clashes
-
-    giver_of = np.arange(len(items))
-    chosen, givers = _moved(items, clash, ratio, rng)
+    giver_of = np.arange(len(captions.items))
+    chosen, givers = _moved(captions.items, captions.clash, ratio, rng)
     giver_of[chosen] = givers
     return giver_of
 
 
 @noise_style("image")
-def _by_item(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -> Rows:
+def _by_item(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
     """Moves all captions of an item together."""
+    items, texts = captions.items, captions.texts
     n_items = int(items.max(initial=-1)) + 1
     order = np.argsort(items, kind="stable")
     rows = np.split(order, np.flatnonzero(np.diff(items[order])) + 1) if n_items else []
@@ -123,6 +177,92 @@ def _by_item(items: Rows, texts: Rows, ratio: float, rng: np.random.Generator) -
     for item, giver in zip(*_moved(np.arange(n_items), clash, ratio, rng), strict=True):
         if item != giver:
             giver_of[rows[item]] = np.resize(rows[giver], len(rows[item]))
+    return giver_of
+
+
+@noise_style("mixed", targets=("any",))
+def _mixed(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
+    """Exchanges random pairs."""
+    size = len(captions.items)
+    return _exchanged(captions, ratio, rng, lambda places: [rng.integers(size, size=_TRIES) for _ in places])
+
+
+@noise_style("near", targets=TARGETS)
+def _near(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
+    """Exchanges each with one of the nearest captions: by the cosine of TF-IDF vectors of words."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if not captions.words:
+        return np.arange(0)
+    tfidf_NW = TfidfVectorizer(analyzer=NgramTokenizer().words, dtype=np.float32).fit_transform(captions.words)
+
+    def nearest(places: Rows) -> list[Rows]:
+        sim_BN = (tfidf_NW[places] @ tfidf_NW.T).toarray()
+        return [rng.permutation(fitting(place, sim_N)) for place, sim_N in zip(places, sim_BN, strict=True)]
+
+    def fitting(place: int, sim_N: npt.NDArray[np.float32]) -> Rows:
+        for most in (min(_TRIES, len(sim_N)), len(sim_N)):
+            least = np.partition(sim_N, -most)[-most]
+            order = rng.permutation(np.flatnonzero((sim_N >= least) & (sim_N > 0)))  # of equal ones any
+            order = order[np.argsort(-sim_N[order], kind="stable")]
+            fit = order[captions.exchangeable(np.full(len(order), place), order)]
+            if len(fit) >= NEAREST:
+                break
+        return fit[:NEAREST]
+
+    return _exchanged(captions, ratio, rng, nearest)
+
+
+@noise_style("words", targets=("translation",))
+def _words(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
+    """Gives each the caption from which it gets words."""
+    return _given(captions, ratio, rng, np.arange(len(captions.items)))
+
+
+@noise_style("instance")
+def _instance(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
+    """Puts few captions in many places; they also stay in their own."""
+    few = -(-int(ratio * len(captions.items) + 1e-9) // REUSE)
+    return _given(captions, ratio, rng, rng.permutation(len(captions.items))[:few])
+
+
+def _exchanged(
+    captions: Captions, ratio: float, rng: np.random.Generator, candidates: Callable[[Rows], list[Rows]]
+) -> Rows:
+    """Exchanges captions in pairs, in random order: with the first candidate that is still in its own place."""
+    giver_of = np.arange(len(captions.items))
+    free = np.ones(len(giver_of), dtype=bool)
+    left = int(ratio * len(giver_of) + 1e-9) // 2
+    order = rng.permutation(len(giver_of))
+    for start in range(0, len(order), _BLOCK):
+        places = order[start : start + _BLOCK]
+        places = places[free[places]]
+        for place, partners in zip(places, candidates(places), strict=True):
+            if not left:
+                return giver_of
+            partners = partners[free[partners] & free[place]]
+            partners = partners[captions.exchangeable(np.full(len(partners), place), partners)]
+            if len(partners):
+                partner = partners[0]
+                giver_of[place], giver_of[partner] = partner, place
+                free[[place, partner]] = False
+                left -= 1
+    return giver_of
+
+
+def _given(captions: Captions, ratio: float, rng: np.random.Generator, sources: Rows) -> Rows:
+    """Gives random places one of the sources each; where none fits, any caption that does."""
+    chosen = rng.permutation(len(captions.items))[: int(ratio * len(captions.items) + 1e-9)]
+    givers = chosen.copy()
+    for pool in (sources, np.arange(len(captions.items))):
+        for _ in range(_TRIES):
+            bad = np.flatnonzero(captions.clash(chosen, givers))
+            if not len(bad):
+                break
+            givers[bad] = pool[rng.integers(len(pool), size=len(bad))]
+    bad = captions.clash(chosen, givers)
+    giver_of = np.arange(len(captions.items))
+    giver_of[chosen] = np.where(bad, chosen, givers)
     return giver_of
 
 

@@ -1,4 +1,4 @@
-"""Queries made worse on purpose, to see whether uncertainty rises (TCL Figure 5)."""
+"""Texts made worse on purpose: queries, to see whether uncertainty rises (TCL Figure 5), and translations, as noise."""
 
 from collections.abc import Sequence
 
@@ -35,6 +35,42 @@ def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed:
                 kept[place] = each[source]
         out.append((" " if spaced else "").join(kept))
     return out
+
+
+SHARE = 0.5
+"""Share of a text's content words that `mix_words` changes, rounded; one at least."""
+SHORT = 3
+"""Words of at most so many letters are no content words: short words are the frequent ones (Zipf), in any language."""
+
+
+def mix_words(text: str, other: str, lang: str, seed: int) -> str:
+    """Makes a text partly wrong: content words are replaced by another text's, preceded by one of them, or dropped.
+
+    The first chosen one is always replaced, so that something changes. Without spaces words are two characters. A text
+    stays as it is only where the other text has no other word and dropping would leave none.
+    """
+    spaced, rng = has_spaces(lang), np.random.default_rng(seed)
+    own, others = (_words(each, spaced) for each in (text, other))
+    known, content = {word.casefold() for word in own}, set(_content(own))
+    pool = [word for word in _content(others) if word.casefold() not in known]
+    at = [place for place, word in enumerate(own) if word in content]
+    parts = [[word] for word in own]
+    for number, place in enumerate(rng.permutation(at)[: max(1, int(SHARE * len(at) + 0.5))]):
+        fresh = [pool[rng.integers(len(pool))]] if pool else []
+        parts[place] = [fresh, [*fresh, own[place]], []][rng.integers(3) if number else 0]
+    mixed = [word for part in parts for word in part]
+    return (" " if spaced else "").join(mixed) or text
+
+
+def _words(text: str, spaced: bool) -> list[str]:
+    """The words of a text; pairs of characters where there are no spaces."""
+    joined = "".join(text.split())
+    return text.split() if spaced else [joined[i : i + 2] for i in range(0, len(joined), 2)]
+
+
+def _content(words: list[str]) -> list[str]:
+    """The longer words, or all if there are none."""
+    return [word for word in words if sum(map(str.isalnum, word)) > SHORT] or words
 
 
 def mask_features(rows_ND: Tensor, share: float) -> Tensor:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ccr_cli.artifacts.evaluation import TEXT_CORRUPTIONS
-from ccr_cli.metrics.corruption import corrupt_texts, mask_features
+from ccr_cli.metrics.corruption import corrupt_texts, mask_features, mix_words
 
 ENGLISH = [" ".join(f"w{n}-{k}" for k in range(n)) for n in range(1, 40)]
 
@@ -58,3 +58,33 @@ def test_features_are_masked() -> None:
     made = mask_features(rows, 0.3)
     assert set(made.flatten().tolist()) == {0.0, 1.0} and abs(float((made == 0).float().mean()) - 0.3) < 0.02
     assert torch.equal(made, mask_features(rows, 0.3)) and torch.equal(mask_features(rows, 0.0), rows)
+
+
+def test_half_of_the_content_words_are_replaced_preceded_or_dropped() -> None:
+    own = " ".join(f"word{n}" for n in range(10)) + " in a ."
+    other = " ".join(f"other{n}" for n in range(10)) + " of it"
+    kinds: Counter[str] = Counter()
+    for seed in range(300):
+        made = mix_words(own, other, "en", seed).split()
+        assert made == mix_words(own, other, "en", seed).split()
+        assert made[-3:] == ["in", "a", "."], "short words stay"
+        kept = [word for word in made if word in own.split()]
+        assert kept == [word for word in own.split() if word in kept], "in their order"
+        fresh = [word for word in made if word not in kept]
+        assert fresh and set(fresh) <= set(other.split()) - {"of", "it"}
+        gone = 13 - len(kept)
+        kinds.update(gone=gone, fresh=len(fresh))
+        assert 1 <= gone <= 5 and 1 <= len(fresh) <= 5
+    # one of five is replaced, of the other four a third each is replaced, preceded and dropped
+    assert kinds["gone"] / 300 == pytest.approx(1 + 4 * 2 / 3, abs=0.2)
+    assert kinds["fresh"] / 300 == pytest.approx(1 + 4 * 2 / 3, abs=0.2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_mixed_words_without_spaces_and_at_the_edges(seed: int) -> None:
+    made = mix_words("一只狗在雪地里跑", "两个人骑自行车", "zh", seed)
+    assert made != "一只狗在雪地里跑" and " " not in made and set(made) <= set("一只狗在雪地里跑两个人骑自行车")
+    assert mix_words("dog", "cat", "en", seed) == "cat", "a lone word is replaced, whatever its length"
+    assert mix_words("dog", "Dog", "en", seed) == "dog", "nothing to put in, and dropping would leave nothing"
+    assert mix_words("big dog", "dog", "en", seed) in ("big", "dog")
+    assert mix_words("", "dog", "en", seed) == "" and mix_words("dog", "", "en", seed) == "dog"

@@ -101,7 +101,7 @@ def by_noise(view: results.View) -> Figure | None:
         canvas.percent_axis(axes.xaxis, whole=100)
         span = 100 * (ratios[-1] - ratios[0])
         axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
-        switched = view.noise_kind in ("caption-translation", "image-translation")
+        switched = view.noise_kind in ("caption-translation", "image-translation", "near-translation")
         axes.set_xlabel(f"training pairs with {'switched translations' if switched else 'a mismatch'}")
         axes.set_ylabel(_axis_name(view.named, axes.get_ylim()))
         axes.grid(axis="x", visible=False)

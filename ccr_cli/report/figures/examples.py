@@ -35,7 +35,7 @@ CELL, BAR, NAME = 3.1, 0.27, 0.15
 """Width of a scored pair, heights of a bar and of a line of a name above it, in inches."""
 _KEYS = ["slot_id", "lang", "translation"]
 _TEXTS = ["item_id", "source_text", "back", "truth"]
-TRUTH = {"clean": "intact", "noisy": "synthetic mismatch"}
+TRUTH = {"clean": "intact", "noisy": "synthetic mismatch", "partly": "partly wrong"}
 FEWEST_POINTS, MOST_MAPS = 4, 4
 """Fewest points of a map, and most maps."""
 COLORS = (*canvas.TERMS, canvas.GREY)

@@ -55,7 +55,7 @@ def epochs(data: FigureData) -> Drawing | None:
         history = histories.get(data.diagnoses[label].run_id)
         evidence = list(history.evidence(data.main.lang)) if history else []
         pairs = known[label].drop_duplicates("slot_id")
-        truth = pd.Series((pairs["truth"] == "noisy").to_numpy(bool), index=pairs["slot_id"])
+        truth = pd.Series((pairs["truth"] != "clean").to_numpy(bool), index=pairs["slot_id"])
         if drawn := evidence_by_epoch(evidence, truth):
             what = f"Densities of the judge's doubt and of similarity, of intact and mismatched pairs, by {label}"
             caption = "Evidence on every training pair from the first, a middle and the last epoch with a judge."
@@ -77,7 +77,8 @@ def belief_histograms(pairs: pd.DataFrame) -> Figure | None:
         return None
     by_truth = bool(pairs["truth"].notna().all())
     column, names = ("truth", ("intact", "mismatched")) if by_truth else ("verdict", ("called clean", "called noisy"))
-    sides = {name: (pairs[column] == kind).to_numpy() for name, kind in zip(names, ("clean", "noisy"), strict=True)}
+    clean = (pairs[column] == "clean").to_numpy()
+    sides = dict(zip(names, (clean, ~clean), strict=True))
     drawn = canvas.new_figure(8.6, 3.1)
     titles = {
         "sim_st": "similarity of source\nand translation",
@@ -117,13 +118,13 @@ def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
     drawn = canvas.new_figure(8.2, 3.7)
     roc, pr = canvas.panels(drawn, 1, 2)[0]
     for name, look in canvas.styles(known).items():
-        truth, doubt = known[name]["truth"] == "noisy", 1 - known[name]["p_clean"].to_numpy(float)
+        truth, doubt = known[name]["truth"] != "clean", 1 - known[name]["p_clean"].to_numpy(float)
         alarms, recall, _ = roc_curve(truth, doubt, drop_intermediate=False)
         precision, found, _ = precision_recall_curve(truth, doubt)
         line = {"color": look["color"], "linewidth": 1.8, "linestyle": look["linestyle"]}
         roc.plot(alarms, recall, **line, label=name)
         pr.step(found[-2::-1], precision[-2::-1], where="pre", **line, label=name)
-    share = float(np.mean([(p["truth"] == "noisy").mean() for p in known.values()]))
+    share = float(np.mean([(p["truth"] != "clean").mean() for p in known.values()]))
     roc.plot([0, 1], [0, 1], color=canvas.FAINT, linewidth=1, linestyle=":")
     pr.axhline(share, color=canvas.FAINT, linewidth=1, linestyle=":")
     pr.annotate("chance", (0.02, share), (0, 4), textcoords="offset points", color=canvas.FAINT, fontsize=8.5)
@@ -136,7 +137,7 @@ def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
 
 def with_truth(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The tables of pairs whose truth is known and of both kinds."""
-    return {k: p for k, p in tables.items() if p["truth"].notna().all() and p["truth"].nunique() == 2}
+    return {k: p for k, p in tables.items() if p["truth"].notna().all() and (p["truth"] == "clean").nunique() == 2}
 
 
 def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Series[Any]) -> Figure | None:
@@ -173,7 +174,7 @@ def uncertainties(tables: Mapping[str, pd.DataFrame]) -> Figure | None:
         return None
     drawn, axes = canvas.panel_grid(len(known), 3.1, 2.5, least=4.6, extra=0.4)
     for ax, (label, pairs) in zip(axes, known.items(), strict=True):
-        values, wrong_N = pairs["uncertainty"].to_numpy(float), (pairs["truth"] == "noisy").to_numpy()
+        values, wrong_N = pairs["uncertainty"].to_numpy(float), (pairs["truth"] != "clean").to_numpy()
         two_densities(ax, values, wrong_N, padded(values.min(), values.max()), at=0.85)
         ax.set_ylim(0, 1.15 * ax.get_ylim()[1])
         canvas.panel_title(ax, label, 2.6)

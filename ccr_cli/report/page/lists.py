@@ -145,8 +145,8 @@ def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findin
     yield build(f"Most suspicious pairs of {label}, {percent(noise)} noise", suspicious)
     if noise == findings.noise and summary.get("detection"):
         pairs = diagnosis.load_pairs().sort_values("p_clean", kind="stable")
-        errors = pairs[pairs["truth"] != pairs["verdict"]]
-        false_alarms, misses = errors[errors["truth"] == "clean"], errors[errors["truth"] == "noisy"].iloc[::-1]
+        wrong, called = pairs["truth"] != "clean", pairs["verdict"] == "noisy"
+        false_alarms, misses = pairs[~wrong & called], pairs[wrong & ~called].iloc[::-1]
         mistakes = {"intact pairs called noisy (bad translations or false alarms)": false_alarms}
         for what, rows in (mistakes | {"mismatched pairs called clean": misses}).items():
             title = f"{len(rows):,} {what}, {label}, {percent(noise)} noise"

@@ -33,7 +33,7 @@ from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unrea
 from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.other_translations import find_others, with_others
-from ccr_cli.stages.shared.triplets import Triplets, round_trips, training_triplets, without
+from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 CANDIDATES = 128
@@ -155,7 +155,7 @@ def _diagnose(
     for rows, part in triplets.by_translation():  # each is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
         name = next(iter(translations[lang])) if part.alternative_N is None else part.alternative_N[0]
-        texts = _texts(part.slot_ids, translations[lang][name], pairs)
+        texts = _texts(part.slot_ids, translations[lang][name], pairs, lang)
         part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
         frame = _table(part, embedded_part, opinion, method.evidence).assign(**texts, lang=lang)
@@ -184,7 +184,9 @@ def _table(
         **{"p_vs": opinion.p.VS, "p_clean": opinion.p.VT, "p_st": opinion.p.ST},
     }
     items, wrong = triplets.item_N.tolist(), triplets.wrong
-    truth: Any = None if wrong is None else np.where(wrong["vt_wrong"].to_numpy(bool), "noisy", "clean")
+    truth: Any = None if wrong is None else np.where(wrong["vt_wrong"], "noisy", "clean").astype(object)
+    if wrong is not None and PARTLY in wrong:
+        truth[wrong[PARTLY].to_numpy(bool)] = "partly"
     return pd.DataFrame(numbers, dtype=np.float32).assign(
         slot_id=triplets.slot_ids,
         item_id=[triplets.item_ids[i] for i in items],
@@ -195,14 +197,15 @@ def _table(
     )
 
 
-def _texts(slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None) -> dict[str, list[Any]]:
+def _texts(
+    slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None, lang: str
+) -> dict[str, list[Any]]:
     """The source caption of each triplet, and the back-translation of its translation, mismatch included."""
-    sources = translated = slot_ids
     back = round_trips(translations)
-    if mismatch is not None:
-        rows = mismatch.set_index("slot_id").loc[slot_ids]
-        sources, translated = list(rows["given_source_id"]), list(rows["given_translation_of"])
-    return {"source_caption_id": sources, "back": [back.get(caption) for caption in translated]}
+    if mismatch is None:
+        return {"source_caption_id": slot_ids, "back": [back.get(caption) for caption in slot_ids]}
+    rows = mismatch.set_index("slot_id", drop=False).loc[slot_ids]
+    return {"source_caption_id": list(rows["given_source_id"]), "back": texts_of(rows, back, lang)}
 
 
 def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str, name: str) -> pd.DataFrame:

@@ -88,8 +88,8 @@ def figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
         "called_noisy": int(noisy.sum()),
         "called_noisy_rare": int((noisy & (frame["support"] < diagnosis.RARE)).sum()),
         "share_noisy": float(noisy.mean()),
-        "detection": detection(frame["p_clean"], truth == "noisy", called) if known else None,
-        "calibration": belief_calibration(frame["p_clean"], truth == "noisy") if known else None,
+        "detection": detection(frame["p_clean"], truth != "clean", called) if known else None,
+        "calibration": belief_calibration(frame["p_clean"], truth != "clean") if known else None,
         "uncertainty": {v: float(by_verdict[v]) if v in by_verdict else None for v in ("clean", "noisy")},
     }
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 import ccr_cli
 from ccr_cli.artifacts import base, evaluation
+from ccr_cli.artifacts.signature import noise_kind
 from ccr_cli.console import plain
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import metric, percent
@@ -113,9 +114,8 @@ def _code(value: str) -> str:
 def _noise(mismatch: Mapping[str, Any] | None) -> str:
     if not mismatch:
         return "none"
-    target = {"translation": "translations", "pair": "captions with their translations"}[mismatch["target"]]
-    style = {"caption": "singly", "image": "all of an item together"}[mismatch["style"]]
-    return f"{percent(mismatch['ratio'])} of the {target} switched, {style}, seed {mismatch['seed']}"
+    kind = signature_words.noise(noise_kind(mismatch))
+    return f"{kind}: {percent(mismatch['ratio'])}, seed {mismatch['seed']}"
 
 
 def _result(result: Mapping[str, Any]) -> dict[str, Any]:

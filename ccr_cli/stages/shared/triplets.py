@@ -18,10 +18,16 @@ from torch import Tensor
 
 from ccr_cli.artifacts import base, features, translation
 from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.artifacts.noise import WORDS_OF
 from ccr_cli.data.frames import Frames
+from ccr_cli.data.seeds import derive
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.metrics.corruption import mix_words
 from ccr_cli.stages.shared.pixels import read_pixels
 from ccr_cli.stages.shared.splits import Split, items_alone
+
+PARTLY = "partly"
+"""Column of `Triplets.wrong`: whether a wrong translation is so in part."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,7 @@ class Triplets:
     label_V: Tensor | None
     """Category of each item, int64; None where one is missing."""
     wrong: pd.DataFrame | None
-    """vs_wrong, vt_wrong, st_wrong of each triplet where synthetic noise says it."""
+    """vs_wrong, vt_wrong, st_wrong of each triplet with synthetic noise; of the style `words` also `partly`."""
     dropped: int
     """Captions left out because an item has no features, or none of its translations has all texts that are read."""
     alternative_N: npt.NDArray[np.object_] | None = None
@@ -106,6 +112,7 @@ class Triplets:
                 "vt_wrong": wrong["vt_wrong"] & ~rows_N,
                 "st_wrong": wrong["st_wrong"].mask(rows_N, wrong["vs_wrong"]),
             }
+            intact |= {PARTLY: wrong[PARTLY] & ~rows_N} if PARTLY in wrong else {}
             wrong = wrong.assign(**intact)
         target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
         return replace(self, target=list(target), back=None, wrong=wrong)
@@ -175,6 +182,8 @@ def training_triplets(
             others = texts[:number] + texts[number + 1 :] if second is None else [texts_by_source(second)]
             other = set[str]().union(*others)
             read = usable & noise["given_translation_of"].isin(set(forward))
+            if WORDS_OF in noise:
+                read &= noise[WORDS_OF].isna() | noise[WORDS_OF].isin(set(forward))
             if all(ways_back) and (compared or "back" in needs):
                 read &= noise["given_translation_of"].isin(set(back))
             elif other and compared:
@@ -185,13 +194,15 @@ def training_triplets(
                 raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")
             unread &= ~read
             kept.append(noise[read].assign(lang=lang_number, alternative=name))
-            target += [forward[i] for i in kept[-1]["given_translation_of"]]
-            backs += [back.get(i) for i in kept[-1]["given_translation_of"]]
+            target += texts_of(kept[-1], forward, lang)
+            backs += texts_of(kept[-1], back, lang)
             references += [tuple(each[i] for each in others if i in each) for i in kept[-1]["given_source_id"]]
         dropped += int(unread.sum())
     joined = pd.concat(kept, ignore_index=True)
+    if WORDS_OF in joined:
+        joined[PARTLY] = joined[WORDS_OF].notna()
     several = any(len(alternatives) > 1 for alternatives in translations.values())
-    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong") if c in joined.columns]
+    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong", PARTLY) if c in joined.columns]
     return Triplets(
         slot_ids=list(joined["slot_id"]),
         langs=tuple(translations),
@@ -200,7 +211,7 @@ def training_triplets(
         item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
         item_ids=item_ids,
         source=[text_of[i] for i in joined["given_source_id"]],
-        target=target,
+        target=_whole(target) or [],
         back=_whole(backs),
         references=references,
         label_V=_labels(chosen.items, item_ids),
@@ -208,6 +219,22 @@ def training_triplets(
         dropped=dropped,
         alternative_N=joined["alternative"].to_numpy(object) if several else None,
     )
+
+
+def texts_of(rows: pd.DataFrame, by_caption: Mapping[str, str], lang: str) -> list[str | None]:
+    """The text that each row of a mismatch has among translations, or ways back, by their source caption.
+
+    Rows that are partly wrong get words of another caption's text, drawn by both captions: the same in every run.
+    """
+    texts = [by_caption.get(caption) for caption in rows["given_translation_of"]]
+    if WORDS_OF not in rows:
+        return texts
+    others = [None if caption is None else by_caption.get(caption) for caption in rows[WORDS_OF]]
+    seeds = (derive(0, "words", *ids) for ids in zip(rows["slot_id"], rows[WORDS_OF], strict=True))
+    return [
+        text if text is None or other is None else mix_words(text, other, lang, seed)
+        for text, other, seed in zip(texts, others, seeds, strict=True)
+    ]
 
 
 def _whole(texts: list[str | None]) -> list[str] | None:

@@ -94,7 +94,7 @@ class TrainingOptions:
         show_default="none",
     )
     noise_style: str = field(default="caption", metadata={"sweep": True})
-    noise_target: str = field(default="translation", metadata={"sweep": True})
+    noise_target: str | None = field(default=None, metadata={"sweep": True})
     noise_seed: int | None = field(default=None, metadata={"sweep": True})
     preset: str | None = option(
         None,

@@ -159,7 +159,7 @@ def make_noise(
     ratio: float,
     *,
     style: str = "caption",
-    target: str = "translation",
+    target: str | None = None,
     seed: int = 0,
     name: str | None = None,
     force: bool = False,
@@ -169,11 +169,11 @@ def make_noise(
     The data set is the only parent. `style` and `target` are those of `data.mismatch`; `force` draws again.
 
     Raises:
-        UsageError: If the ratio is out of range, or the style or target unknown.
+        UsageError: If the ratio is out of range, or the style or target unknown or unfit.
     """
     if not 0 < ratio <= 1:
         raise no_share("--noise ", ratio)
-    mismatch.check(style, target)
+    target = mismatch.target_of(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
 
@@ -182,7 +182,7 @@ def make_noise(
         train = set(source.items.loc[source.items["split"] == "train", "item_id"])
         captions = source.captions[source.captions["lang"] == source.source_lang]
         pairs = mismatch.mismatch(captions[captions["item_id"].isin(train)], ratio, style, target, seed)
-        write_table(site.folder / "pairs.parquet", pairs, noise.PAIRS)
+        write_table(site.folder / "pairs.parquet", pairs, noise.schema(style))
         wrong = int((pairs["vt_wrong"] | pairs["vs_wrong"]).sum())
         facts = {**request, "nominal": ratio, "effective": wrong / max(len(pairs), 1)}
         base.write_json(site.folder / "noise.json", facts)
@@ -203,8 +203,8 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
     ratio, style, target = options.noise, options.noise_style, options.noise_target
     seed = options.seed if options.noise_seed is None else options.noise_seed
     given = [a for a in inputs.named if a.kind == "noise"]
-    targets = [str(a.request["target"]) for a in given] or ([target] if ratio else [])
-    if not sources.translated and "translation" in targets:
+    targets = [str(a.request["target"]) for a in given] or ([mismatch.target_of(style, target)] if ratio else [])
+    if not sources.translated and set(targets) - {"pair"}:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")
     if given:
         artifact = inputs.one("noise", "")

@@ -70,6 +70,6 @@ class MismatchOptions:
         show_default=False,
     )
     noise_style: str = "caption"
-    noise_target: str = "translation"
+    noise_target: str | None = None
     noise_seed: int | None = None
     seed: int = 0

@@ -167,7 +167,7 @@ def test_the_card_says_where_it_comes_from(chain: Chain, tmp_path: Path) -> None
         assert str(result["signature"]) in content
         assert f"| {result['SumR']:.1f} |" in content
     assert "doi 10.1007/s11432-024-4696-2" in content
-    assert "40% of the translations switched, singly, seed 0" in content
+    assert "translations switched: 40%, seed 0" in content
     assert "by machine: recorded hand" in content and "machine-translated validation captions" in content
     encoder = base.read_json(chain.find("features").file("encoder.json"))
     assert fenced(encoder) in content and encoder["weights_sha256"] in content
@@ -271,7 +271,7 @@ def test_what_a_card_can_say(chain: Chain) -> None:
         "| encoder of pictures, clip | MIT |",
         "| encoder of pictures, vision | not named |",
         "| text encoder, google-bert/bert-base-multilingual-cased | apache-2.0 |",
-        "| synthetic noise | 25% of the captions with their translations switched, all of an item together, seed 3 |",
+        "| synthetic noise | captions and translations switched together by item: 25%, seed 3 |",
         "| epoch selected by | validation captions written by people |",
         "| 1 | toy | test | de | none |  | 1.2 |  |  |  |  |  |  |  |",
     ):

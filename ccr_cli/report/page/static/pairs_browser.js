@@ -50,6 +50,7 @@
     input.value = String(value);
   };
   const START = { b: -1, truth: "", differ: false };
+  const TRUTHS = { noisy: "mismatched", partly: "partly wrong", clean: "intact" };
   const group = choice("pairs", "group", (v) => change({ ...START, group: +v, a: data.groups[+v].first }));
   const first = choice("run", "run", (v) => change({ a: +v, b: state.b === +v ? -1 : state.b }));
   const second = choice("compare with", "other", (v) => change({ b: +v, differ: state.differ && +v >= 0 }));
@@ -105,8 +106,9 @@
     const orders = Object.entries(ORDERS).filter(([key]) => key !== "difference" || state.b >= 0);
     fill(order, orders.map(([key, [text]]) => [key, text]), state.by);
     fill(verdict, [["", "any"], ["noisy", "noisy"], ["clean", "clean"]], state.verdict);
-    fill(truth, [["", "any"], ["noisy", "mismatched"], ["clean", "intact"]], state.truth);
-    truth.parentElement.hidden = !current.pairs.some((pair) => pair.truth);
+    const truths = Object.entries(TRUTHS).filter(([kind]) => current.pairs.some((pair) => pair.truth === kind));
+    fill(truth, [["", "any"], ...truths], state.truth);
+    truth.parentElement.hidden = !truths.length;
     group.parentElement.hidden = data.groups.length < 2;
     second.parentElement.hidden = current.runs.length < 2;
     tick.hidden = state.b < 0;
@@ -209,7 +211,7 @@
       cell(row, "similarity", figure(pair, "similarity", runs));
       const last = cell(row, "verdict", tag(pair.noisy[state.a]));
       if (state.b >= 0) last.append(" ", tag(pair.noisy[state.b]));
-      if (pair.truth) last.append(" ", make("small", pair.truth === "noisy" ? "truth: mismatched" : "truth: intact"));
+      if (pair.truth) last.append(" ", make("small", `truth: ${TRUTHS[pair.truth]}`));
       return row;
     }));
     more.hidden = rows.length <= state.shown;
