@@ -125,7 +125,9 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | Non
             "st_wrong": s ^ t,
         }
     )
-    return drawn.assign(words_of=np.where(wrong, ids[giver], None)) if style == "words" else drawn
+    if style == "words":
+        drawn["words_of"] = [caption if moved else None for caption, moved in zip(ids[giver], wrong, strict=True)]
+    return drawn
 
 
 def target_of(style: str, target: str | None) -> str:
@@ -260,9 +262,8 @@ def _given(captions: Captions, ratio: float, rng: np.random.Generator, sources: 
             if not len(bad):
                 break
             givers[bad] = pool[rng.integers(len(pool), size=len(bad))]
-    bad = captions.clash(chosen, givers)
     giver_of = np.arange(len(captions.items))
-    giver_of[chosen] = np.where(bad, chosen, givers)
+    giver_of[chosen] = np.where(captions.clash(chosen, givers), chosen, givers)
     return giver_of
 
 
