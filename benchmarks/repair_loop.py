@@ -1,10 +1,14 @@
 """Measure whether diagnosing, repairing and training again helps with real translation errors.
 
-A run on the translations of one engine is diagnosed. Its most suspicious pairs are dropped, or translated again by
-another engine, or all pairs are weighted by their probability; compared with no repair, and with the same repair of as
-many random pairs. Commands: `ccr diagnose --share --export`, `ccr train --verdicts` and `ccr translate --only`. The
-same with synthetic noise, where the errors are known. Queries are human captions of the reported half of validation;
-machine translations by the first engine choose the epoch in all arms.
+Without a model: the translations of one engine are diagnosed by `fusion`, the other engine's being the witness. The
+most suspicious tenth is dropped or translated again by the other engine, or all pairs are weighted by their
+probability; compared with no repair, with the same repair of as many random pairs, and with both engines' translations
+(one drawn anew each epoch, or the one that the judge trusts more).
+
+With a model: the same with the diagnosis of a run by `two-group`, also with synthetic noise, where errors are known.
+
+Commands: `ccr diagnose --share --export`, `ccr train --verdicts`, `ccr translate --only`. Queries are human captions of
+the reported half of validation; machine translations by the first engine choose the epoch in all arms.
 
     python benchmarks/repair_loop.py --data FOLDER/flickr8kcn --workspace W --seeds 0 1
 
@@ -31,8 +35,10 @@ from ccr_cli.artifacts import base, diagnosis, evaluation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import pairs_file
 from ccr_cli.data.seeds import derive
+from ccr_cli.judges.base import load_judge
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.stage import diagnose
+from ccr_cli.stages.diagnose.translated import diagnose_translation
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
@@ -47,10 +53,15 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "repair_loop.json"
 PAGE = CHECKOUT / "docs" / "diagnose.md"
 NONE = "no repair"
-REAL = (NONE, "drop worst", "drop random", "replace worst", "replace random", "weight")
-SYNTHETIC = (NONE, "drop called", "weight")
+REPAIRS = ("drop random", "replace random", "drop worst", "replace worst", "weight")
 KNOWN = 0.4
 """Share of switched translations in the arms whose truth is known."""
+LOOPS = {
+    ("fusion", 0.0): (NONE, "both: draw", *REPAIRS, "both: trusted"),
+    ("two-group", 0.0): (NONE, *REPAIRS),
+    ("two-group", KNOWN): (NONE, "drop called", "weight"),
+}
+"""The arms, by judge and share of switched translations."""
 
 
 def cell(options: argparse.Namespace, noise: float, seed: int) -> grid.Cell:
@@ -66,17 +77,17 @@ def cell(options: argparse.Namespace, noise: float, seed: int) -> grid.Cell:
 
 
 class Loop:
-    """The arms of one seed; what they share is made once."""
+    """The arms of one judge and seed; what they share is made once."""
 
-    def __init__(self, collection: Collection, options: argparse.Namespace, noise: float, seed: int) -> None:
-        self.cell, self.options = cell(options, noise, seed), options
+    def __init__(
+        self, collection: Collection, options: argparse.Namespace, judge: str, noise: float, seed: int
+    ) -> None:
+        self.cell, self.options, self.judge = cell(options, noise, seed), options, judge
         self.inputs, self.root = Inputs(collection.workspace), collection.workspace.root
         self.sources = collection.sources(self.cell)
+        self.other = collection.sources(replace(self.cell, translations=options.other, noise=0.0)).translated[0]
         self.about: dict[str, Any] = {}
-        if noise:
-            self.share, self.stem = None, f"known-{seed}"
-        else:
-            self.share, self.stem = options.share, f"real-{seed}"
+        self.share, self.stem = (None, f"known-{seed}") if noise else (options.share, f"{judge}-{seed}")
 
     def row(self, arm: str) -> dict[str, Any]:
         """Trains and measures an arm."""
@@ -85,6 +96,7 @@ class Loop:
         results = evaluation.results(made)
         number, asked = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and r["fusion"] == "none")
         row = {
+            "judge": self.judge,
             "arm": arm,
             "noise": self.cell.noise,
             "seed": self.cell.seed,
@@ -104,21 +116,25 @@ class Loop:
     def train(self, arm: str) -> base.Artifact:
         """The run of an arm."""
         what, _, which = arm.partition(" ")
-        sources = self.sources
+        sources, more = self.sources, {}
         if what == "drop":
             sources = replace(sources, pairs=PairSelection(pairs_file.read(self.list(which)), weighted=False))
         elif what == "weight":
             sources = replace(sources, pairs=PairSelection(pairs_file.read(self.list("worst")), weighted=True))
         elif what == "replace":
             sources = replace(sources, translated=(self.mended(which),))
-        return self._train(sources, "none" if arm == NONE else arm.replace(" ", "-"))
+        elif what == "both:":
+            sources = replace(sources, translated=(*sources.translated, self.other))
+            more = {"translation_mix": which, "judge": self.judge if which == "trusted" else "none"}
+        return self._train(sources, "none" if arm == NONE else arm.replace(": ", "-").replace(" ", "-"), **more)
 
-    def _train(self, sources: Sources, name: str) -> base.Artifact:
+    def _train(self, sources: Sources, name: str, translation_mix: str = "draw", judge: str = "none") -> base.Artifact:
         options = TrainingOptions(
             method=self.cell.method,
-            settings=dict(self.cell.options),
+            settings={**dict(self.cell.options), "judge": judge},
             seed=self.cell.seed,
             device="cpu",
+            translation_mix=translation_mix,
             name=f"repair-{self.stem}-{name}",
         )
         return train_on(self.inputs, sources, options)
@@ -134,20 +150,30 @@ class Loop:
         )
         return translate(replace(self.inputs, named=[self.sources.data, *self.sources.translated]), wanted)
 
+    def diagnosis(self) -> base.Artifact:
+        """The diagnosis of the translation, or of the run without a repair."""
+        if load_judge(self.judge).needs_model:
+            how = DiagnoseOptions(self.judge, share=self.share, device="cpu")
+            return diagnose(self.inputs, self._train(self.sources, "none"), how)
+        how = DiagnoseOptions(self.judge, share=self.share, witness=[self.other.name])
+        return diagnose_translation(self.inputs, self.sources.translated[0], how)
+
     def list(self, which: str) -> Path:
         """The list of pairs: as they were judged, or with as many called noisy at random."""
         path = self.root / f"repair-{self.stem}-{which}.parquet"
-        trained = self._train(self.sources, "none")
-        judged = diagnose(self.inputs, trained, DiagnoseOptions("two-group", share=self.share, device="cpu"))
-        told = diagnosis.summary(judged)
-        self.about = {"called": told["called_noisy"], "split": told["split"], "detection": told["detection"]}
+        judged = self.diagnosis()
+        told, frame = diagnosis.summary(judged), diagnosis.read_pairs(judged)
+        if "split" in frame:
+            frame = frame[frame["split"] == "train"].reset_index(drop=True)
+        called = int((frame["verdict"] == "noisy").sum())
+        self.about = {"called": called, "split": told["split"], "detection": told.get("detection")}
+        self.about["least_p_clean"] = [float(frame["p_clean"].quantile(q)) for q in (0.01, 0.1)]
+        if which == "random":
+            rng = np.random.default_rng(derive(self.cell.seed, "random pairs"))
+            drawn = rng.choice(len(frame), called, replace=False)
+            frame["verdict"] = "clean"
+            frame.loc[drawn, "verdict"] = "noisy"
         if not path.exists():
-            frame = diagnosis.read_pairs(judged)
-            if which == "random":
-                rng = np.random.default_rng(derive(self.cell.seed, "random pairs"))
-                drawn = rng.choice(len(frame), told["called_noisy"], replace=False)
-                frame["verdict"] = "clean"
-                frame.loc[drawn, "verdict"] = "noisy"
             pairs_file.write(path, frame)
         return path
 
@@ -156,10 +182,12 @@ def block(told: dict[str, Any]) -> str:
     """The table of the page."""
     rows = told["rows"]
     lines = []
-    for noise, arms in ((0.0, REAL), (KNOWN, SYNTHETIC)):
+    for (judge, noise), arms in LOOPS.items():
         for arm in arms:
-            own = {r["seed"]: r for r in rows if (r["arm"], r["noise"]) == (arm, noise)}
-            base_ = {r["seed"]: r for r in rows if (r["arm"], r["noise"]) == (NONE, noise)}
+            own, base_ = (
+                {r["seed"]: r for r in rows if (r["judge"], r["arm"], r["noise"]) == (judge, each, noise)}
+                for each in (arm, NONE)
+            )
             seeds = sorted(own.keys() & base_.keys())
             if not seeds:
                 continue
@@ -170,10 +198,10 @@ def block(told: dict[str, Any]) -> str:
                 paired = [np.array([runs.values(each[seed]["found"]) for seed in seeds]) for each in (own, base_)]
                 found = difference(*paired)
                 gain = f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
-            what = "as they are" if not noise else f"{noise:.0%} switched"
+            what = f"`{judge}`" if not noise else f"`{judge}`, {noise:.0%} switched"
             triplets = f"{round(np.mean([own[seed]['triplets'] for seed in seeds])):,}"
             lines.append([f"{what}: {arm}", triplets, str(len(seeds)), f"{np.mean(values):.1f}{spread}", gain])
-    return tables.markdown(["translations, repair", "pairs", "seeds", "SumR", "against no repair"], lines)
+    return tables.markdown(["judge, repair", "pairs", "seeds", "SumR", "against no repair"], lines)
 
 
 def work(options: argparse.Namespace) -> None:
@@ -186,18 +214,18 @@ def work(options: argparse.Namespace) -> None:
         "translations": options.translations,
         "other": options.other,
         "share": options.share,
-        "judge": "two-group, cross_lingual",
         "torch": torch.__version__,
     }
     if told and {k: told[k] for k in settings if k != "torch"} != {k: settings[k] for k in settings if k != "torch"}:
         raise SystemExit(f"{options.out} is of other settings")
     told = {**settings, "rows": told.get("rows", [])}
     collection = Collection(Workspace(options.workspace.absolute()), options.data)
-    done = {(r["arm"], r["noise"], r["seed"]) for r in told["rows"]}
+    done = {(r["judge"], r["arm"], r["noise"], r["seed"]) for r in told["rows"]}
     for seed in options.seeds:
-        for noise, arms in ((0.0, REAL), (KNOWN, SYNTHETIC)):
-            todo = [arm for arm in arms if (arm, noise, seed) not in done]
-            loop = Loop(collection, options, noise, seed) if todo else None
+        for (judge, noise), arms in LOOPS.items():
+            wanted = judge == options.judge and noise == options.noise
+            todo = [a for a in arms if wanted and a in options.arms and (judge, a, noise, seed) not in done]
+            loop = Loop(collection, options, judge, noise, seed) if todo else None
             for arm in todo:
                 assert loop is not None
                 told["rows"].append(loop.row(arm))
@@ -213,6 +241,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--translations", default="google-2016", choices=grid.CHINESE)
     parser.add_argument("--other", default="baidu-2016", choices=grid.CHINESE, help="who translates again")
+    parser.add_argument("--judge", default="fusion", choices=[judge for judge, _ in LOOPS])
+    parser.add_argument("--noise", type=float, default=0.0, choices=[0.0, KNOWN])
+    arms = list(dict.fromkeys(arm for each in LOOPS.values() for arm in each))
+    parser.add_argument("--arms", nargs="+", default=arms, choices=arms, metavar="ARM")
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--out", type=Path, default=RESULTS)
