@@ -216,7 +216,8 @@ def work(options: argparse.Namespace) -> None:
         "share": options.share,
         "torch": torch.__version__,
     }
-    if told and {k: told[k] for k in settings if k != "torch"} != {k: settings[k] for k in settings if k != "torch"}:
+    known = {**settings, "config": {k: v for k, v in settings["config"].items() if k in told.get("config", {})}}
+    if told and any(told[k] != known[k] for k in settings if k != "torch"):
         raise SystemExit(f"{options.out} is of other settings")
     told = {**settings, "rows": told.get("rows", [])}
     collection = Collection(Workspace(options.workspace.absolute()), options.data)
