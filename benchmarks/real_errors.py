@@ -46,7 +46,7 @@ from real_noise import rankings as by_models
 from robustness import grid
 from robustness.collection import Collection
 from scipy.stats import norm, rankdata
-from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from sklearn.metrics import cohen_kappa_score
 
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.dictionary import read_dictionary
@@ -179,7 +179,7 @@ def take(folder: Path) -> None:
             for paths in (folder.glob(f"{which}-{name}*.tsv") for which in ("first", "second", "third"))
         )
         frame = first.set_index("caption_id").join(
-            second.set_index("caption_id")[["verdict", "reason"]], lsuffix="_1", rsuffix="_2"
+            second.set_index("caption_id")[["verdict", "reason"]], suffixes=("_1", "_2")
         )
         differ = frame["verdict_1"] != frame["verdict_2"]
         if third.empty:
@@ -205,9 +205,13 @@ def labels(name: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:
 
 def areas(truth: npt.NDArray[np.bool_], place: Floats) -> tuple[float, Floats]:
     """The AUROC of places, and of 2,000 bootstrap samples of the captions."""
-    rng = np.random.default_rng(0)
-    draws = (rng.integers(0, len(truth), len(truth)) for _ in range(2000))
-    return float(roc_auc_score(truth, -place)), np.array([roc_auc_score(truth[i], -place[i]) for i in draws])
+    draws = np.random.default_rng(0).integers(0, len(truth), (2000, len(truth)))
+    rows = np.concatenate([np.arange(len(truth))[None], draws])
+    bad = truth[rows]
+    wrong, right = bad.sum(axis=1), (~bad).sum(axis=1)
+    ranks = (rankdata(-place[rows], axis=1) * bad).sum(axis=1)
+    area = (ranks - wrong * (wrong + 1) / 2) / (wrong * right)
+    return float(area[0]), area[1:]
 
 
 def report() -> None:
