@@ -12,7 +12,7 @@ the reported half of validation; machine translations by the first engine choose
 
     python benchmarks/repair_loop.py --data FOLDER/flickr8kcn --workspace W --seeds 0 1
 
-Runs in the results are skipped; `--table` writes the table of docs/diagnose.md.
+Runs in the results are skipped; `--table` writes the table of docs/wrong-translations.md.
 """
 
 from __future__ import annotations
@@ -51,8 +51,10 @@ from ccr_cli.stages.translate.stage import translate
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "repair_loop.json"
-PAGE = CHECKOUT / "docs" / "diagnose.md"
+PAGE = CHECKOUT / "docs" / "wrong-translations.md"
 NONE = "no repair"
+UNJUDGED = (NONE, "drop random", "replace random")
+"""Arms that are the same whoever judges."""
 REPAIRS = ("drop random", "replace random", "drop worst", "replace worst", "weight")
 KNOWN = 0.4
 """Share of switched translations in the arms whose truth is known."""
@@ -185,7 +187,11 @@ def block(told: dict[str, Any]) -> str:
     for (judge, noise), arms in LOOPS.items():
         for arm in arms:
             own, base_ = (
-                {r["seed"]: r for r in rows if (r["judge"], r["arm"], r["noise"]) == (judge, each, noise)}
+                {
+                    r["seed"]: r
+                    for r in rows
+                    if (r["arm"], r["noise"]) == (each, noise) and (r["judge"] == judge or each in UNJUDGED)
+                }
                 for each in (arm, NONE)
             )
             seeds = sorted(own.keys() & base_.keys())
@@ -199,8 +205,11 @@ def block(told: dict[str, Any]) -> str:
                 found = difference(*paired)
                 gain = f"{found.value:+.1f} [{found.low:+.1f}, {found.high:+.1f}]"
             what = f"`{judge}`" if not noise else f"`{judge}`, {noise:.0%} switched"
+            if not noise and arm in (*UNJUDGED, "both: draw"):
+                what = "as they are"
             triplets = f"{round(np.mean([own[seed]['triplets'] for seed in seeds])):,}"
             lines.append([f"{what}: {arm}", triplets, str(len(seeds)), f"{np.mean(values):.1f}{spread}", gain])
+    lines = list({tuple(line): line for line in lines}.values())  # arms without a judge once
     return tables.markdown(["judge, repair", "pairs", "seeds", "SumR", "against no repair"], lines)
 
 

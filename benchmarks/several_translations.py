@@ -94,9 +94,13 @@ def row(collection: Collection, method: str, arm: str, seed: int) -> dict[str, A
 
 def block(rows: Sequence[dict[str, Any]]) -> str:
     """The table of the page: each method and arm, and what it gains over one engine on the same seeds."""
-    lines = []
+    lines, earlier = [], runs.read(CHECKOUT / "benchmarks" / "results" / "noise_robustness")
     for method, arm in dict.fromkeys((r["method"], r["arm"]) for r in rows):
         own, base_ = ({r["seed"]: r for r in rows if (r["method"], r["arm"]) == (method, a)} for a in (arm, BASE))
+        for seed in {r["seed"] for r in rows if r["method"] == method} - base_.keys():  # made for another table
+            if made := grid.find(earlier, grid.Cell(method, method, translations=BAIDU, seed=seed)):
+                base_[seed] = dict(made)
+        own = base_ if arm == BASE else own
         seeds = sorted(own.keys() & base_.keys())
         values = [own[seed]["SumR"] for seed in seeds]
         gain = ""
