@@ -7,6 +7,7 @@ without scores. A reader fills in verdicts by the criteria below; they give the 
     python benchmarks/real_noise.py --methods uml --translations baidu-2016 --data FOLDER/flickr8kcn --workspace W
     (fill in verdict and reason in W/reading-baidu-2016.tsv)
     python benchmarks/real_noise.py --take W/reading-baidu-2016.tsv
+    python benchmarks/real_noise.py                                  (the tables)
 
 Captions that were read before are not listed again; their verdicts count for new rankings too.
 
@@ -54,7 +55,6 @@ from ccr_cli.stages.train.stage import train_on
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 RESULTS = CHECKOUT / "benchmarks" / "results" / "real_noise"
-PAGE = CHECKOUT / "docs" / "noise-robustness-tables.md"
 TOP = 100
 DEPTHS = (25, 50, 100)
 RANDOM = "random"
@@ -198,7 +198,7 @@ def wilson(found: int, n: int, z: float = 1.959964) -> tuple[float, float]:
 
 
 def block(results: Path) -> str:
-    """What the page shows: a table for each reading that there is."""
+    """A table for each reading that there is."""
     parts = []
     for path in sorted(results.glob("reading-*.tsv")):
         name = path.name.removeprefix("reading-")
@@ -243,11 +243,9 @@ def main() -> None:
     torch.set_num_threads(1)
     if given.take:
         take(given.take, given.results)
-        page = PAGE.read_text("utf-8")
-        PAGE.write_text(tables.fill(page, {"reading": block(given.results)}), encoding="utf-8")
-        return
     if given.data is None or given.workspace is None:
-        parser.error("--data and --workspace are needed to rank anything")
+        print(block(given.results))
+        return
     workspace = Workspace(given.workspace.absolute())
     blind = workspace.root / f"reading-{given.translations}.tsv"
     if blind.exists():

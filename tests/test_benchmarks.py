@@ -272,19 +272,21 @@ def test_a_reading_from_export_to_precision(tmp_path: Path) -> None:
 
 
 def test_the_table_of_the_repair_loop_pairs_seeds_with_no_repair() -> None:
-    def made(arm: str, level: int, seed: int, noise: float = 0.0) -> dict[str, Any]:
+    def made(arm: str, level: int, seed: int, noise: float = 0.0, judge: str = "two-group") -> dict[str, Any]:
         found = {"t2v": f"{level:x}" * ITEMS, "v2t": "0" * ITEMS, "queries": 1}
-        return {"arm": arm, "noise": noise, "seed": seed, "SumR": 100.0 * level, "found": found, "triplets": 1000}
+        where = {"judge": judge, "arm": arm, "noise": noise, "seed": seed}
+        return {**where, "SumR": 100.0 * level, "found": found, "triplets": 1000}
 
     rows = [made(repair_loop.NONE, level, seed) for seed, level in ((0, 1), (1, 2))]
     rows += [made("drop worst", 3, 0), made("drop worst", 3, 1), made("weight", 2, 0)]
-    rows += [made(repair_loop.NONE, 1, 0, repair_loop.KNOWN)]
+    rows += [made(repair_loop.NONE, 1, 0, repair_loop.KNOWN), made("drop worst", 4, 1, judge="fusion")]
     lines = repair_loop.block({"rows": rows}).splitlines()[2:]
     assert lines == [
         "|as they are: no repair|1,000|2|150.0 ± 70.7||",
-        "|as they are: drop worst|1,000|2|300.0 ± 0.0|+150.0 [+100.0, +200.0]|",
-        "|as they are: weight|1,000|1|200.0|+100.0 [+100.0, +100.0]|",
-        "|40% switched: no repair|1,000|1|100.0||",
+        "|`fusion`: drop worst|1,000|1|400.0|+200.0 [+200.0, +200.0]|",
+        "|`two-group`: drop worst|1,000|2|300.0 ± 0.0|+150.0 [+100.0, +200.0]|",
+        "|`two-group`: weight|1,000|1|200.0|+100.0 [+100.0, +100.0]|",
+        "|`two-group`, 40% switched: no repair|1,000|1|100.0||",
     ]
 
 
