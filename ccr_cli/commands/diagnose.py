@@ -22,8 +22,8 @@ def diagnose(
     sheet: Path | None = option(None, "Write these pairs (20 without --worst) with their pictures to a .html file."),
     export: Path | None = option(
         None,
-        "Write all pairs with their verdicts to a .parquet or .csv file, to be corrected; ccr train --verdicts and ccr "
-        "translate --only read it.",
+        "Write all pairs with their verdicts to a .csv, .xlsx or .parquet file, to be corrected; ccr train --verdicts "
+        "and ccr translate --only read it.",
     ),
     call: c.BuildCall,
 ) -> None:

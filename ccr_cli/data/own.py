@@ -2,6 +2,8 @@
 
 import os
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +15,7 @@ from ccr_cli.data import divide
 from ccr_cli.data.assemble import Assembly, ItemName, caption_text
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats.base import Record, listed, stem
+from ccr_cli.data.formats.columns import tag_of
 from ccr_cli.data.near_duplicates import read_hashes
 from ccr_cli.errors import ArtifactError
 
@@ -81,6 +84,11 @@ def common_folder(media: Sequence[str], beside: Path) -> str:
     return os.path.commonpath(folders) if folders else ""
 
 
+def own_table(source: str, target: str, path: str) -> FileSpec:
+    """Returns the table of recorded translations that a file's columns become."""
+    return FileSpec(path=path, role="translations", source=source, target=target, engine="own")
+
+
 class OwnAssembly(Assembly):
     """Reads the user's own files; see `OwnRules`. An item without an id is named after its picture or video."""
 
@@ -91,6 +99,8 @@ class OwnAssembly(Assembly):
         """The medium of every item that is named after it."""
         self.texts: set[tuple[str, str, str, str]] = set()
         """Item, language, set and text of every caption."""
+        self.retranslated: Counter[str] = Counter()
+        """Translations by language that are left out, as an earlier caption of the same text has another one."""
         self.empty: list[str] = []
         """Places of the captions without a text."""
 
@@ -124,6 +134,8 @@ class OwnAssembly(Assembly):
         nameless = []
         for record in super()._records(spec, place):
             media = record.media
+            if record.translations and not record.item and not media.strip():
+                record = replace(record, item=re.sub(r"\W+", "-", record.where))  # texts without pictures
             if not record.item and not media.strip():
                 nameless.append(record.where)
                 continue
@@ -135,7 +147,8 @@ class OwnAssembly(Assembly):
             if self.rules.tidy:
                 media = plain_path(media, self.rules.beside)
                 media = self.rules.relative(media) if os.path.isabs(media) else media
-            yield replace(record, item=record.item or self._named(media), media=media)
+            lang = tag_of(record.lang) or record.lang
+            yield replace(record, item=record.item or self._named(media), media=media, lang=lang)
         if nameless:
             rows = counted(len(nameless), "row")
             problem = f"{listed(nameless)}: neither an id nor the name of a picture ({rows})"
@@ -157,6 +170,7 @@ class OwnAssembly(Assembly):
 
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         key = (item, record.lang or spec.lang, record.caption_set, caption_text(spec, record))
+        self._add_translations(record, key[1], key[-1])
         if self.rules.tidy and key[-1] and key in self.texts:
             self.left_out["left out, repeating another one of the item"] += 1
             return
@@ -166,10 +180,28 @@ class OwnAssembly(Assembly):
             return
         super()._caption(spec, record, item)
 
+    def _translate(self, captions: pd.DataFrame) -> None:
+        """Leaves the tables as the captions' own rows made them, and says where a text has several translations."""
+        for table in (spec for spec in self.variant.files if spec.role == "translations"):
+            made = self.translations.get(table.table, {})
+            texts = captions.loc[captions["lang"] == table.source, "text"]
+            several = self.retranslated[table.target]
+            share = f"{counted(len(texts), 'caption')} in {table.source}, {texts.isin(made.keys()).sum():,}"
+            others = counted(several, "further one of the same text is", "further ones of the same text are")
+            left_out = f"; {others} left out" if several else ""
+            self.notes.append(f"{share} with a translation into {table.target}{left_out}")
+
+    def _add_translations(self, record: Record, lang: str, text: str) -> None:
+        """Adds the machine translations of a caption to the tables of recorded translations."""
+        for target, made in record.translations if lang == self.variant.about["source_lang"] and text else ():
+            table = self.translations.setdefault(own_table(lang, target, "").table, {})
+            normal = unicodedata.normalize("NFC", made).strip()
+            self.retranslated[target] += bool(normal) and table.setdefault(text, normal) != normal
+
     def _item_table(self) -> pd.DataFrame:
         items = super()._item_table()
         lacking = items.loc[items["media"].isna(), "item_id"]
-        if self.rules.tidy and len(lacking):
+        if self.rules.tidy and len(lacking) and not self.translations:
             places = listed([self.items[item].where for item in lacking])
             raise ArtifactError(
                 f"{places}: {counted(len(lacking), 'item')} without a picture, the first {lacking.iloc[0]!r}",

@@ -26,9 +26,9 @@ from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
 from ccr_cli.console import counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
-from ccr_cli.data.formats.excel import sheet_rows
+from ccr_cli.data.formats.excel import sheet_rows, workbook
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, require_packages
 
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, alternative string, "
@@ -42,8 +42,8 @@ where a run has several of one language, and `witness`, its text, where one othe
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
 """Columns that may be lacking, and are empty then."""
-SUFFIXES = (".parquet", ".csv")
-READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".xlsx")
+SUFFIXES = (".parquet", ".csv", ".xlsx")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
 VERDICTS = ("clean", "noisy", "not judged")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -111,6 +111,8 @@ class PairsFile:
 def check(path: Path) -> None:
     """Refuses to write over a file that may have a person's work, or one that does not end in one of `SUFFIXES`."""
     _check_suffix(path, SUFFIXES, "--export pairs.csv")
+    if path.suffix.lower() == ".xlsx":
+        require_packages(f"the Excel file {path}", "excel", "openpyxl")
     if not path.is_file() or not path.stat().st_size:
         return
     try:
@@ -143,18 +145,21 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
+        rows = [list(frame.columns), *(list(map(_cell, row)) for row in frame.itertuples(index=False))]
+        if path.suffix.lower() == ".xlsx":
+            handle.write(workbook(rows))
+            return
         out = io.StringIO(newline="")
-        lines = csv.writer(out, lineterminator="\r\n")  # both also in a text are then quoted
-        lines.writerow(frame.columns)
-        for row in frame.itertuples(index=False):
-            cells = [_HIDDEN.sub("\ufffd", str(cell)) for cell in row]
-            lines.writerow(
-                [
-                    f"'{cell}" if isinstance(own, str) and _RUN.match(cell) else cell
-                    for own, cell in zip(row, cells, strict=True)
-                ]
-            )
+        csv.writer(out, lineterminator="\r\n").writerows(rows)  # both also in a text are then quoted
         handle.write(out.getvalue().encode("utf-8-sig"))  # without the mark Excel takes it for cp1252
+
+
+def _cell(value: object) -> object:
+    """A value as a cell that no spreadsheet runs as a formula."""
+    if not isinstance(value, str):
+        return value
+    text = _HIDDEN.sub("\ufffd", value)
+    return f"'{text}" if _RUN.match(text) else text
 
 
 def read(path: Path) -> PairsFile:

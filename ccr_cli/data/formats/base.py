@@ -73,6 +73,8 @@ class Record:
     """One of `KINDS`."""
     group: str = ""
     """The video or image that the item was cut from, as `SPACE:ID`."""
+    translations: tuple[tuple[str, str], ...] = ()
+    """Language and text of machine translations of the caption."""
 
 
 Reader = Callable[..., Iterator[Record]]

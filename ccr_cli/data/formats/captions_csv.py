@@ -43,7 +43,8 @@ def captions_csv(
         columns: Names of the columns of a table without a header, in order; "" for a column to skip.
         header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`; "" for none. Columns with
             the names above are read too, others are not.
-        texts: Several columns of texts with their languages, instead of `text`: `{"caption_en": "en"}`.
+        texts: Several columns of texts with their languages, instead of `text`: `{"caption_en": "en"}`; a language
+            `mt.de` is that of machine translations.
         header_line: Line of the header; those above it are skipped.
     """
     if columns and header:
@@ -94,9 +95,15 @@ def records(
 
 def captions_of_row(row: Record, texts: Sequence[tuple[str, str]]) -> Iterator[Record]:
     """Yields the captions of a row from its texts with their languages; an empty one only if they all are."""
-    filled = [(text, lang) for text, lang in texts if text.strip()]
-    for text, lang in filled or texts[:1]:
-        yield replace(row, text=text, lang=lang or row.lang)
+    made = tuple((lang, text) for text, tag in texts if (lang := made_in(tag)) and text.strip())
+    own = [(text, lang) for text, lang in texts if not made_in(lang)]
+    for text, lang in [(text, lang) for text, lang in own if text.strip()] or own[:1]:
+        yield replace(row, text=text, lang=lang or row.lang, translations=made)
+
+
+def made_in(tag: str) -> str:
+    """Returns the language of a column of machine translations, by the tag of its texts; empty for other columns."""
+    return tag.removeprefix("mt.") if tag.startswith("mt.") else ""
 
 
 def refuse_without_id(places: Sequence[str]) -> None:
@@ -153,7 +160,8 @@ def _places(
     if texts:
         names["text"] = next(iter(texts))
     unknown = [name for name in names if name not in COLUMNS]
-    lacking = [name for name in COLUMNS[:2] if name not in names and not (name == "item_id" and "media" in names)]
+    nameless = "media" in names or any(map(made_in, texts.values()))
+    lacking = [name for name in COLUMNS[:2] if name not in names and not (name == "item_id" and nameless)]
     if unknown or lacking:
         what = f"unknown column {unknown[0]!r}" if unknown else f"{' and '.join(lacking)} is missing"
         raise ArtifactError(f"{where}; {what}", hint=f"columns: {', '.join(COLUMNS)}; for other names: {OTHER_NAMES}")

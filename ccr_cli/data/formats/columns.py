@@ -25,12 +25,30 @@ _LANGS = (
     "sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu"
 )
 """The language codes of ISO 639-1."""
+_CODES = {*_LANGS.split()}
+_NAMES = {
+    name: lang
+    for lang, names in {
+        "ar": "arabic", "cs": "czech", "de": "german deutsch", "en": "english englisch", "es": "spanish español",
+        "fr": "french français französisch", "hi": "hindi", "it": "italian italiano", "ja": "japanese", "ko": "korean",
+        "nl": "dutch", "pl": "polish", "pt": "portuguese", "ru": "russian", "tr": "turkish", "uk": "ukrainian",
+        "vi": "vietnamese", "zh": "chinese 中文 chinesisch",
+    }.items()
+    for name in names.split()
+}  # fmt: skip
+"""Names of languages as spreadsheets have them."""
 LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 """A language tag."""
+MACHINE = "mt"
+"""The role of a column of machine translations is `mt.LANG`."""
+_MACHINE = {MACHINE, "machine", "translated", "translation"}
+"""Words of the name of such a column."""
 _LANGUAGE = re.compile(
-    rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?(([a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)", re.IGNORECASE
+    rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?"
+    rf"(({'|'.join(_NAMES)}|[a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)",
+    re.IGNORECASE,
 )
-"""The name of a column of texts in a language: `caption_de`, `title-pt-BR`, `de`."""
+"""The name of a column of texts in a language: `caption_de`, `title-pt-BR`, `de`, `German`."""
 
 
 def candidates(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, list[str]]:
@@ -56,11 +74,34 @@ def text_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, s
         return {column: lang for lang, several in columns for column in several}
     found = dict.fromkeys(candidates(names, chosen)["text"][:1], "")
     bare: dict[str, str] = {}
-    for name in names:
+    machine = machine_columns(names, chosen)
+    for name in (name for name in names if name not in machine):
         match_ = _LANGUAGE.fullmatch(name.strip())
-        if match_ and match_[3].lower() in _LANGS and name.strip().lower() not in _KNOWN | {*chosen.values()}:
-            (found if match_[1] else bare)[name] = match_[2].replace("_", "-")
+        if match_ and name.strip().lower() not in _KNOWN | {*chosen.values()} and (lang := tag_of(match_[2])):
+            (found if match_[1] else bare)[name] = lang
     return found or bare
+
+
+def machine_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
+    """Returns the columns of machine translations with their languages: `mt_es`, `Chinese (MT)`, `translation-de`."""
+    own = {theirs: ours.partition(".")[2] for ours, theirs in chosen.items() if ours.startswith(f"{MACHINE}.")}
+    if own:
+        return {theirs: lang for theirs, lang in own.items() if theirs}
+    found: dict[str, str] = {}
+    for name in names:
+        words = re.findall(r"[^\W_]+", name)
+        left = [word for word in words if word.lower() not in _MACHINE | {"text", *ALIASES["text"]}]
+        machine = any(word.lower() in _MACHINE for word in words) and name not in chosen.values()
+        if machine and (lang := tag_of("-".join(left))) and lang not in found.values():
+            found[name] = lang
+    return found
+
+
+def tag_of(text: str) -> str:
+    """Returns the tag of a language by its code, perhaps with a region, or its name; empty if it is none."""
+    first, dash, region = text.replace("_", "-").partition("-")
+    lang = _NAMES.get(first.lower(), first if first.lower() in _CODES else "")
+    return lang + dash + region if lang and LANG.fullmatch(lang + dash + region) else ""
 
 
 def match(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
@@ -73,16 +114,18 @@ def match(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
 def role(name: str) -> str:
     """Returns our name of a column that a user may call by another of its names; UsageError if it is unknown.
 
-    A column of texts may have a language: `text.de`.
+    A column of texts may have a language: `text.de`. One of machine translations has one: `mt.de`.
     """
     name, dot, lang = name.partition(".")
+    if name.lower() == MACHINE and LANG.fullmatch(lang):
+        return MACHINE + dot + lang
     for ours in COLUMNS:
         if name.lower() in (ours, *ALIASES.get(ours, ())) and (not dot or (ours == "text" and LANG.fullmatch(lang))):
             return ours + dot + lang
-    hint = f"columns: {', '.join(COLUMNS)}; texts in a language: text.de=YOURS"
+    hint = f"columns: {', '.join(COLUMNS)}; texts in a language: text.de=YOURS; their translations: mt.de=YOURS"
     raise UsageError(f"--columns {name}{dot}{lang}=…: there is no column {name + dot + lang!r}", hint)
 
 
 def known(name: str) -> bool:
     """Whether `role` knows a name."""
-    return name.partition(".")[0].strip().lower() in _KNOWN
+    return name.partition(".")[0].strip().lower() in _KNOWN | {MACHINE}

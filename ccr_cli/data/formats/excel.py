@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,6 +89,20 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
             if cells and number >= header_line:
                 width = width or len(cells)
                 yield number, cells + [""] * (width - len(cells))
+
+
+def workbook(rows: Sequence[Sequence[object]]) -> bytes:
+    """Returns a workbook of one sheet with these rows; the first, the header, stays in view."""
+    import openpyxl
+
+    book = openpyxl.Workbook(write_only=True)
+    sheet = book.create_sheet()
+    sheet.freeze_panes = "A2"
+    for row in rows:
+        sheet.append([cell if isinstance(cell, str | int) else float(str(cell)) for cell in row])
+    out = io.BytesIO()
+    book.save(out)
+    return out.getvalue()
 
 
 _SOUND = (ArtifactError, PermissionError, MemoryError)

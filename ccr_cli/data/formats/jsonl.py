@@ -8,7 +8,7 @@ from typing import Any
 
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import ColumnError, Json, Record, caption_format, kind_of, lines, parse, read_json
-from ccr_cli.data.formats.captions_csv import COLUMNS, refuse_without_id
+from ccr_cli.data.formats.captions_csv import COLUMNS, made_in, refuse_without_id
 from ccr_cli.errors import ArtifactError
 
 
@@ -97,7 +97,9 @@ def _captions(
             if not places:
                 raise row.wrong(f"there is no language with {text!r}")
         for lang, at in places:
-            found = [(own or lang, value) for key, own in texts.items() if (value := at.get(key))]
+            values = [(tag, value) for key, tag in texts.items() if (value := at.get(key))]
+            found = [(tag or lang, value) for tag, value in values if not made_in(tag)]
+            facts["translations"] = tuple((made_in(tag), value.text()) for tag, value in values if made_in(tag))
             for tag, value in found:
                 several = isinstance(value.value, list)
                 for place, caption in enumerate(value.each()) if several else [(number, value)]:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import codecs
 import csv
 import difflib
+import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts.parquet import parquet_schema
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats import options_of, reader
-from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, lines, opened, read_json
+from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, is_media, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
-from ccr_cli.data.formats.columns import candidates, match, role, text_columns
+from ccr_cli.data.formats.columns import MACHINE, candidates, machine_columns, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.jsonl import json_rows
@@ -33,7 +34,13 @@ ENDINGS = {
 _DELIMITERS = (",", ";", "\t", "|")
 _MOST_ABOVE = 10
 """Most lines in which the header of a table is looked for."""
-_WORDS = {"\t": "tab", "item_id": "item", "media": "picture"}
+_SAMPLE = 100
+"""Rows by which columns of unknown names are guessed."""
+_FEWEST_WORDS = 1.5
+"""Fewest words of a row on average in a column that is taken for the text."""
+_WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|(?:(?![\u3040-\u9fff\uac00-\ud7af])[^\W\d_])+")
+"""A word; in a language without spaces, two characters."""
+_WORDS = {"\t": "tab", "item_id": "item", "media": "picture", MACHINE: "machine translation"}
 Columns = Mapping[str, str] | Sequence[str]
 """The user's names of columns by ours (an empty one: there is none), or all names in order where no header is."""
 
@@ -60,7 +67,7 @@ class Layout:
         langs, splits = True, False
         names: dict[str, None] = {}
         first: dict[tuple[str, str], Record] = {}
-        clash = ""
+        clash, made = "", dict[str, None]()
         for record in self.records():
             langs, splits = langs and bool(record.lang), splits or bool(record.split)
             if record.media:
@@ -71,7 +78,8 @@ class Layout:
                     if not clash and getattr(before, other) != value:
                         earlier = f"{name!r} has {getattr(before, other)!r} in {before.where}"
                         clash = f"{earlier}, and {value!r} in {record.where}"
-        return Facts(langs, splits, tuple(names), clash)
+            made |= {lang: None for lang, _ in record.translations}
+        return Facts(langs, splits, tuple(names), clash, tuple(made))
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Facts:
     media: tuple[str, ...]
     clash: str
     """An id with two images or videos, or one of these with two ids; empty if each has one."""
+    translations: tuple[str, ...]
+    """The languages of machine translations."""
 
 
 def form_of(path: Path) -> str:
@@ -200,21 +210,32 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
             f"{_header(layout, first)}, and --columns {','.join(columns)} is for a table without one",
             hint=f"leave --columns out; or, if the first line is no header: --set columns={','.join(columns)}",
         )
-    found = match(names, chosen)
+    header, by_content = names, dict[str, str]()
+    if not headless:
+        names, by_content = _by_content(layout, names, chosen)
+        chosen |= by_content
+    found, machine = match(names, chosen), machine_columns(names, chosen)
     lacking = [] if "text" in found else ["the text"]
-    lacking += [] if {"item_id", "media"} & {*found} else ["the picture"]
+    lacking += [] if {"item_id", "media"} & {*found} or machine else ["the picture"]
     if lacking:
         hint = f"name the columns: {OTHER_NAMES}"
         if form in ("captions-csv", "excel"):
             hint += "; or, if the first line is no header, all of them in order: --columns media,text; or, if the "
             hint += "header is in another line: --set header_line=3"
         hint = "; ".join([hint, *(note for note in layout.notes if "--set sheet=" in note)])
-        raise ArtifactError(f"{_header(layout, names)}; no column of it is known for {' and '.join(lacking)}", hint)
+        raise ArtifactError(f"{_header(layout, header)}; no column of it is known for {' and '.join(lacking)}", hint)
     texts = text_columns(names, chosen)
+    if machine and (several := [name for name, lang in texts.items() if [*texts.values()].count(lang) > 1]):
+        ours = f"{MACHINE}.{next(iter(machine.values()))}"
+        problem = f"{path}: {ours} translates one text of a row, and there are several: {', '.join(several)}"
+        raise UsageError(problem, f"--columns text={shlex.quote(several[0])}; or --columns {ours}= for no translations")
     guessed = [(f"text.{lang}" if lang else "text", column) for column, lang in texts.items()]
-    if any(ours.partition(".")[0] == "text" for ours in chosen):
+    typed = {*chosen} - {*by_content}
+    if any(ours.partition(".")[0] == "text" for ours in typed):
         guessed = []
-    guessed += [(ours, theirs) for ours, theirs in found.items() if ours not in {*chosen, "text"}]
+    guessed += [(f"{MACHINE}.{lang}", name) for name, lang in machine.items()]
+    guessed = [(ours, theirs) for ours, theirs in guessed if ours not in typed]
+    guessed += [(ours, theirs) for ours, theirs in found.items() if ours not in {*typed, "text"}]
     guessed = [(ours, theirs) for ours, theirs in guessed if ours != theirs]
     notes = list(layout.notes)
     if guessed:
@@ -222,7 +243,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
         otherwise = ",".join(f"{ours}=NAME" for ours, _ in guessed)
         notes.append(f"columns of {path.name}: {said}; otherwise: --columns {otherwise}")
     for ours, fitting in candidates(names, chosen).items():
-        others = [name for name in fitting[1:] if name not in texts]
+        others = [name for name in fitting[1:] if name not in {*texts, *machine}]
         if others:
             further = f"{path.name} has further columns for the {_word(ours)}: {', '.join(others)}"
             both = ",".join(f"text={shlex.quote(name)}" for name in (*texts, *others))
@@ -254,11 +275,58 @@ def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
     return "", ""
 
 
+def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Guesses columns by what they hold, where no name tells them.
+
+    Returns:
+        The names, without one such as `Nr` that is the code of a language but holds numbers; and the columns of the
+        pictures and the text, the one with the most words.
+    """
+    found = match(names, chosen)
+    texts = [name for name in text_columns(names, chosen) if len(name) == 2 and name not in chosen.values()]
+    lacking = [ours for ours in ("media", "text") if ours not in found and ours not in chosen]
+    if not (texts or lacking) or any(map(is_media, names)):
+        return names, {}
+    values = _sample(layout, names)
+    numbers = [name for name in texts if values[name] and not any(map(_WORD.search, values[name]))]
+    if numbers:
+        return _by_content(layout, ["" if name in numbers else name for name in names], chosen)
+    free = {name: some for name, some in values.items() if some and name not in {*found.values(), *chosen.values()}}
+    guessed: dict[str, str] = {}
+    pictures = [name for name, some in free.items() if sum(map(is_media, some)) > len(some) / 2]
+    if "media" in lacking and pictures:
+        guessed["media"] = pictures[0]
+    machine = machine_columns(names, chosen)
+    words = {
+        name: sum(len(_WORD.findall(text)) for text in some) / len(some)
+        for name, some in free.items()
+        if name not in {*pictures, *machine} and not any("://" in text for text in some)
+    }
+    if "text" in lacking and words and max(words.values()) >= _FEWEST_WORDS:
+        guessed["text"] = max(words, key=lambda name: words[name])
+    return names, guessed
+
+
+def _sample(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the texts of each column in the first rows that are not empty."""
+    rows: Iterable[Mapping[str, Any]]
+    if layout.form == "jsonl":
+        rows = ({key: at.value for key, at in row.entries()} for row in json_rows(layout.path))
+    elif layout.form == "parquet":
+        rows = (row for batch in parquet_batches(layout.path, names) for row in batch.to_pylist())
+    else:
+        rows = (dict(zip(names, fields, strict=False)) for _, fields in islice(_rows(layout), 1, None))
+    some = list(islice(rows, _SAMPLE))
+    return {name: [text for row in some if (text := str(row.get(name) or "").strip())] for name in names if name}
+
+
 def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], headless: bool) -> dict[str, Any]:
     """Returns the options of a format for these columns: none where they have our names, and no others are there."""
     found, texts = match(names, chosen), text_columns(names, chosen)
+    machine = {name: f"{MACHINE}.{lang}" for name, lang in machine_columns(names, chosen).items()}
+    chosen = {ours: theirs for ours, theirs in chosen.items() if not ours.startswith(f"{MACHINE}.")}
     dropped = {ours: "" for ours, theirs in chosen.items() if not theirs}
-    several = {"texts": texts} if len(texts) > 1 or any(texts.values()) else {}
+    several = {"texts": {**texts, **machine}} if machine or len(texts) > 1 or any(texts.values()) else {}
     if several:
         del found["text"]
     if form == "jsonl":

@@ -26,7 +26,7 @@ from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
 from ccr_cli.data.manifests import SPLITS
 from ccr_cli.data.official import CheckedFile, examine
-from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder
+from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder, own_table
 from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
 from ccr_cli.stages.data.collection import CollectionFiles, import_collection
 from ccr_cli.stages.data.folder import absent_media, warn_of_absent_media
@@ -104,7 +104,9 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
     beside = first if first.is_dir() else first.parent
     absolute = common_folder([name for _, layout in sources for name in layout.facts.media], beside) if tidy else ""
     rules = OwnRules(beside, tidy, seed, options.media_root, absolute)
-    variant = Variant(name, name, "own", "", about, (*specs, *captions))
+    targets = dict.fromkeys(lang for _, layout in sources for lang in layout.facts.translations)
+    tables = [own_table(source_lang, target, captions[0].path) for target in targets]
+    variant = Variant(name, name, "own", "", about, (*specs, *captions, *tables))
     own = OwnFiles(variant, beside, files, own_request=request, rules=rules)
     try:
         artifact = import_collection(workspace, own, options)
@@ -227,7 +229,7 @@ def _summarise(data: dataset.Dataset) -> None:
         missing = absent_media(data.items, root)
         what = counted(named, "picture or video", "pictures or videos")
         say(f"{data.name}: {named - len(missing):,} of {what} found in {root}")
-        warn_of_absent_media(missing)
+        warn_of_absent_media(missing, named)
 
 
 def parse_source(text: str) -> tuple[str, str, str]:

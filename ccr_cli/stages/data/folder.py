@@ -13,7 +13,7 @@ from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import warn
+from ccr_cli.console import counted, warn
 from ccr_cli.data.collections import variants
 from ccr_cli.data.manifests import bundled, bundled_root, read_folder
 from ccr_cli.errors import ArtifactError, did_you_mean
@@ -69,8 +69,11 @@ def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
     return [root / name for name, place in places.items() if place is None or not place.is_file()]
 
 
-def warn_of_absent_media(missing: Sequence[Path]) -> None:
-    """Warns of missing media, and lists the first of them, each with the file whose name differs only in case."""
+def warn_of_absent_media(missing: Sequence[Path], named: int = 0) -> None:
+    """Warns of missing media, and lists the first of them, each with the file whose name differs only in case.
+
+    If none of all that are `named` is there, the first one is enough.
+    """
     if not missing:
         return
 
@@ -78,13 +81,14 @@ def warn_of_absent_media(missing: Sequence[Path]) -> None:
     def beside(folder: Path) -> dict[str, str]:
         return {name.lower(): name for name in os.listdir(folder)} if folder.is_dir() else {}
 
-    lines = []
-    for path in missing[:_MOST_MISSING]:
+    most, lines = 1 if len(missing) == named else _MOST_MISSING, []
+    for path in missing[:most]:
         other = beside(path.parent).get(path.name.lower())
         why = "it leads out of the media root" if path.is_file() else f"there is {other}" if other else ""
         lines.append(f"{path}{f' ({why})' if why else ''}")
-    lines += [f"and {len(missing) - _MOST_MISSING:,} more"] if len(missing) > _MOST_MISSING else []
-    what = f"{len(missing)} media are missing, and ccr extract will need them; of another folder: --media-root DIR"
+    lines += [f"and {len(missing) - most:,} more"] if len(missing) > most else []
+    number = counted(len(missing), "picture or video is", "pictures or videos are")
+    what = f"{number} missing, and ccr extract will need them; in another folder: --media-root DIR"
     warn("\n  ".join([what, *lines]))
 
 

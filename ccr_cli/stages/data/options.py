@@ -56,8 +56,8 @@ class ImportOptions:
     columns: Mapping[str, str] | Sequence[str] | None = option(
         None,
         "Your names of the columns, such as text=title,media=photo,item_id=sku (media= for none). Several texts: "
-        "text=title,text=description, or text.en=title,text.de=titel. Without a header, all names in order: "
-        "media,text. Default: guessed.",
+        "text=title,text=description, or text.en=title,text.de=titel. Machine translations: mt.zh=chinese. Without a "
+        "header, all names in order: media,text. Default: guessed.",
         metavar="OURS=YOURS,...",
         command_line=(list[str] | None, parse_columns),
         **_OWN,

@@ -238,12 +238,12 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     Path("pictures").mkdir()
     Path("pictures/a.png").write_bytes(b"")
     done = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "pictures")
-    assert done.code == 0 and "1 media are missing" in done.err and str(files / "pictures/b.png") in done.err
+    assert done.code == 0 and "1 picture or video is missing" in done.err and str(files / "pictures/b.png") in done.err
     shown = toy.ccr("data", "describe", "one", workspace=Path("space"))
     assert "missing media" in shown.out and "1 of 2 below" in shown.out
     Path("nowhere").mkdir()
     lost = run("captions-csv", "one.csv", "--lang", "en", "--media-root", "nowhere", "--name", "lost")
-    assert "2 media are missing" in lost.err
+    assert "2 pictures or videos are missing" in lost.err
     Path("pictures/a.png").unlink()
     done = toy.ccr("extract", "datasets/one", *toy.ENCODER, workspace=Path("space"))
     assert done.code == 1 and "2 of 2 media" in done.err

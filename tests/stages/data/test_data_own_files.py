@@ -12,7 +12,7 @@ import pytest
 import toy
 from PIL import Image
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 
 CAPTIONS = {"a.jpg": "a red shoe", "b.jpg": "a blue shoe", "c.jpg": "a hat", "d.jpg": "Café au lait"}
@@ -121,8 +121,8 @@ def test_every_format_has_one_spelling_of_the_columns(name: str, here: Path) -> 
     WRITERS[name](name, ("photo", "description"))
     assert content(products(name, "--name", "guessed")[1]) == CAPTIONS
     WRITERS[name](name, ("what", "words"))
-    refused = run(name)
-    assert refused.code == 4 and "what, words" in refused.err and "--columns text=YOURS,media=YOURS" in refused.err
+    done, data = products(name, "--name", "by-content")
+    assert content(data) == CAPTIONS and "--columns text=NAME,media=NAME" in done.err
     for spelling in ("text=words,media=what", "caption=words,image=what"):
         assert content(products(name, "--columns", spelling)[1]) == CAPTIONS
     twice = run(name, "--columns", "text=words,media=what,photo=more")
@@ -288,6 +288,65 @@ def test_the_first_of_two_candidates_wins_and_is_named(here: Path) -> None:
     assert {*content(data).values()} == {"x"}
 
 
+def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> None:
+    rows = [(f"A-{n}", "Ärmel & Co", key, text, "12,90") for n, (key, text) in enumerate(CAPTIONS.items())]
+    write("preise.csv", ("Artikel", "Marke", "Bild", "Beschreibung", "Preis"), *rows, delimiter=";", encoding="cp1252")
+    done, data = products("preise.csv")
+    assert content(data) == CAPTIONS and "--columns text=NAME,media=NAME" in done.err
+    write("preise.csv", ("Bild", "Preis"), *[(key, "12,90") for key in CAPTIONS])
+    assert "known for the text" in run("preise.csv", "--name", "none").err
+
+
+@pytest.mark.parametrize("name", ["own.csv", "own.jsonl", "own.parquet", "own.xlsx"])
+@pytest.mark.parametrize(
+    ("header", "columns"),
+    [
+        (("Nr", "image", "English", "Spanish (MT)"), ""),
+        (("Nr", "image", "caption", "mt_es"), ""),
+        (("Nr", "image", "caption", "translation-es"), ""),
+        (("Nr", "image", "a", "b"), "text=a,mt.es=b"),
+    ],
+)
+def test_a_column_of_machine_translations_is_recorded(
+    name: str, header: tuple[str, ...], columns: str, here: Path
+) -> None:
+    spanish = {"a red shoe": "un zapato rojo", "a blue shoe": "un zapato azul", "a hat": "un sombrero"}
+    rows = [(n, key, text, spanish.get(text)) for n, (key, text) in enumerate(CAPTIONS.items())]
+    frame = pd.DataFrame([*rows, (9, "d.jpg", "a hat", "una gorra")], columns=header)
+    match Path(name).suffix:
+        case ".csv":
+            frame.to_csv(name, index=False)
+        case ".parquet":
+            frame.to_parquet(name)
+        case ".xlsx":
+            frame.to_excel(name, index=False)
+        case _:
+            frame.to_json(name, orient="records", lines=True)
+    done, data = products(name, *(["--columns", columns] if columns else []))
+    assert set(data.captions["lang"]) == {"en"} and len(data.captions) == 5
+    assert "5 captions in en, 4 with a translation into es; 1 further one" in done.err
+    made = toy.ccr("translate", "--lang", "es", workspace=Path("space"))
+    table = translation.read(made.made)
+    texts = dict(zip(table["source_caption_id"], table["text"], strict=True))
+    assert {*filter(None, texts.values())} == {*spanish.values()} and made.code == 3, "one was not translated"
+
+
+def test_captions_with_translations_need_no_pictures(here: Path) -> None:
+    write("words.csv", ("English", "German (MT)"), ("a shoe", "Schuh"), ("a hat", "Hut"), ("a cap", "Mütze"))
+    _, data = products("words.csv")
+    assert list(data.items["item_id"]) == ["words-csv-line-2", "words-csv-line-3", "words-csv-line-4"]
+    assert data.items["media"].isna().all()
+    several = run("words.csv", "--columns", "text=English,text=German (MT),mt.de=German (MT)")
+    assert several.code == 2 and "English" in several.err
+    none, data = products("words.csv", "--columns", "mt.de=,item_id=English", "--format", "captions-csv", "--name", "b")
+    assert "with a translation" not in none.err
+
+
+def test_languages_may_be_named(here: Path) -> None:
+    write("own.csv", ("image", "caption", "language"), *[(*pair, "Spanish") for pair in CAPTIONS.items()])
+    assert set(products("own.csv", "--lang", "es")[1].captions["lang"]) == {"es"}
+
+
 def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
     write("products.csv", *CAPTIONS.items())
     refused = run("products.csv")
@@ -303,7 +362,7 @@ def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
         ([("sku", "caption"), ("1", "x"), ("2", "y")], ["line 2, line 3", "'1'", "2 items", "--columns media=YOURS"]),
         ([("image", "caption"), *[("", "x")] * 8], ["line 2, line 3,", "line 6 and 3 more", "8 rows"]),
         ([("image", "caption"), ("https://example.org/a.jpg", "x")], ["line 2", "example.org", "download"]),
-        ([("image", "caption", "lang"), ("a.jpg", "x", "English")], ["line 2", "'English'", "--columns lang="]),
+        ([("image", "caption", "lang"), ("a.jpg", "x", "Elvish")], ["line 2", "'Elvish'", "--columns lang="]),
         ([("image", "caption", "split"), ("a.jpg", "x", "dawn")], ["line 2", "'dawn'", "--columns split="]),
         ([("image", "caption"), ("a.jpg", "x"), ("b.jpg", "y")], ["2 items", "train=FILE"]),
         ([("image", "caption")], ["no items", "products.csv"]),
@@ -437,7 +496,7 @@ def test_pictures_outside_of_the_folder_of_the_captions(here: Path) -> None:
         Path("lists", name).symlink_to(here / "photos" / name)
     table("lists/linked.csv")
     done, _ = products("lists/linked.csv")
-    assert "0 of 4" in done.err and "4 media are missing" in done.err and "lists/a.jpg" in done.err, (
+    assert "0 of 4" in done.err and "4 pictures or videos are missing" in done.err and "lists/a.jpg" in done.err, (
         "links lead out of the folder"
     )
 
