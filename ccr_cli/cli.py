@@ -1,5 +1,6 @@
 """The command line: registers the commands, nothing else."""
 
+import contextlib
 import importlib
 import io
 import os
@@ -57,4 +58,30 @@ def main() -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # keeps paths that are not UTF-8
-    app()
+    if os.environ.get("_CCR_COMPLETE") == "complete_bash" and {"COMP_WORDS", "COMP_CWORD"} <= {*os.environ}:
+        complete_in_bash()
+    else:
+        app()
+
+
+def complete_in_bash() -> None:
+    """Prints completions for bash, which splits words at : and = (`best:SumR`, `judge=gmm`): without the part before.
+
+    Raises:
+        SystemExit: At the end.
+    """
+    parts, cursor = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
+    words, place, breaks = parts[:1], 0, (":", "=")
+    for number, part in enumerate(parts[1:], 1):
+        joined = part[:1] in breaks or words[-1][-1:] in breaks
+        words[-1:] = [words[-1] + part] if joined else [words[-1], part]
+        place = len(words) - 1 if number == cursor else place
+    os.environ |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(place)}
+    before = words[place][: max(map(words[place].rfind, breaks)) + 1]
+    out = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out):
+            app(prog_name="ccr")
+    finally:
+        for line in out.getvalue().splitlines():
+            print(line.removeprefix(before))

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.base import FOLDERS
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.cli import app
+from ccr_cli.cli import app, complete_in_bash
 from ccr_cli.stages.shared.references import find
 
 TRAIN = ("train", "--method", "infonce", "--epochs", "1", *toy.SMALL)
@@ -197,6 +197,34 @@ def test_words_are_completed(command: str, incomplete: str, some: set[str], chai
     words = done.stdout.split()
     assert all(any(word.startswith(start) for word in words) for start in some), done.output
     assert all(word.startswith(incomplete) for word in words)
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "expected"),
+    [
+        (("ccr", "evaluate", "best", ":", "Su"), 4, {"SumR"}),
+        (("ccr", "evaluate", "best", ":"), 3, {"SumR"}),
+        (("ccr", "evaluate", "be"), 2, {"best:SumR"}),
+        (("ccr", "train", "--set", "judge", "=", "gm"), 5, {"gmm"}),
+        (("ccr", "train", "--method", "=", "um"), 4, {"uml"}),
+        (("ccr", "train", "--set", "judge", "=", "gmm", "--method", "um"), 7, {"uml"}),
+    ],
+)
+def test_words_that_bash_splits_are_completed(
+    words: tuple[str, ...],
+    place: int,
+    expected: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("_CCR_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+    monkeypatch.setenv("COMP_CWORD", str(place))
+    monkeypatch.setenv("CCR_WORKSPACE", str(tmp_path))
+    with pytest.raises(SystemExit):
+        complete_in_bash()
+    assert {*capsys.readouterr().out.split()} == expected
 
 
 def test_several_are_given(chain: Chain) -> None:
