@@ -11,10 +11,14 @@ import pandas as pd
 from ccr_cli.errors import UsageError
 
 SPLITS = ("train", "val", "test", "val-select", "val-report")
+ALL = "all"
+"""In place of a split: every item."""
 
 
 def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
-    """Returns the items of a split, in the data set's order; UsageError if it is unknown."""
+    """Returns the items of a split or of `ALL`, in the data set's order; UsageError if the split is unknown."""
+    if split == ALL:
+        return items.reset_index(drop=True)
     refuse_unknown(split)
     chosen = items[items["split"] == split.split("-")[0]]
     if "-" in split:

@@ -38,7 +38,8 @@ class EvaluationOptions:
 
     split: str | None = option(
         None,
-        "Split to evaluate: train, val, test, val-select or val-report (halves of val).",
+        "Split to evaluate: train, val, test, val-select or val-report (halves of val); with a table of your own "
+        "queries also all.",
         request=_own_split,
         show_default=SPLIT,
     )
@@ -111,6 +112,8 @@ class EvaluationOptions:
 
     def check(self) -> None:
         """Checks what needs no data; UsageError if a value is not allowed, or options contradict each other."""
+        from ccr_cli.data.splits import ALL
+
         for name, choices in CHOICES.items():
             value = getattr(self, name)
             if value not in choices and (name, value) != ("corruption", ""):
@@ -133,6 +136,9 @@ class EvaluationOptions:
             raise UsageError("--corrupt goes with pictures, not with --task text")
         if text and self.protocol not in ("", FULL):
             raise UsageError(f"--task text compares sentences only, so --protocol {self.protocol} does not apply")
+        if self.split == ALL and not self.file:
+            problem = "--split all searches the items of training too, so it needs queries of your own"
+            raise UsageError(problem, hint="--queries FILE, a table with the columns text and item; or --split test")
         if self.queries and text:
             raise UsageError(f"--queries {self.queries} does not go with --task text, which chooses its sentences")
         if self.queries not in ("", HUMAN) and self.zero_shot:

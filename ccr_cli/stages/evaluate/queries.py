@@ -96,9 +96,10 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
         message = f"{path.name}: queries for items outside {split.name} are left out: {', '.join(others)}"
         if frame.empty:
             ids = f"an item_id, such as {next(iter(split_of))!r}, or the name of a picture"
-            one = [f"--split {name} evaluates on these items" for name, _ in elsewhere.most_common(1)]
-            raise ArtifactError(f"{message}; none is left", hint=(one or [ids])[0])
-        warn(message)
+            raise ArtifactError(
+                f"{message}; none is left", hint="--split all searches every item" if elsewhere else ids
+            )
+        warn(f"{message}; --split all has them" if elsewhere else message)
     if frame.empty:
         raise ArtifactError(f"{path} has no queries", hint=COLUMNS)
     known = {*lang_of, split.data.source_lang}

@@ -432,8 +432,7 @@ class Searcher:
         return {item: (item, text, None, None) for item, text in zip(table["item_id"], table["text"], strict=True)}
 
     def _of_split(self) -> pd.DataFrame:
-        split, items = str(self.options.split), self.data.items
-        return items if split == "all" else items_of(items, split)
+        return items_of(self.data.items, str(self.options.split))
 
     def _items(self) -> Vectors:
         """The items of the split that have features."""

@@ -11,7 +11,7 @@ from ccr_cli.artifacts.signature import own_split_value
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import warn
 from ccr_cli.data.manifests import spaces
-from ccr_cli.data.splits import items_of
+from ccr_cli.data.splits import ALL, items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.shared.splits import Split
 
@@ -44,7 +44,7 @@ def own_leak(tested: Split, select: str) -> str:
         warn(f"{chose} of {whole} chose the epoch: {SELECTED} (--split val-report has none)")
         return SELECTED
     shared = int(groups.isin(set(items_of(own.items, "train")["group"])).sum())
-    if shared:
+    if shared and tested.name != ALL:
         warn(f"{shared} of {whole} have a group that was trained on")
     return own_split_value(shared)
 

@@ -92,6 +92,10 @@ def test_a_table_of_queries_names_items_by_id_or_picture(finished: Chain, tmp_pa
     ranks = evaluation.read_ranks(done.made)
     assert list(ranks.loc[ranks["direction"] == "t2v", "item_id"]) == ["red-cross", "blue-square", "blue-square"]
     assert entry["v2t"]["queries"] == 2 and entry["v2t"]["dropped"] == 10
+    (entry,) = found(evaluate(finished, "--queries", own, "--split", "all"))
+    assert entry["signature"].split == "all" and entry["signature"].q.startswith("file-4-")
+    assert entry["v2t"]["queries"] == 3 and entry["signature"].leak == "own-split-24trained"
+    assert evaluate(finished, "--split", "all").code == 2
     moved = own.rename(tmp_path / "moved.csv")
     assert evaluate(finished, "--queries", moved).made.path == done.made.path
     table(moved, "image;caption", *rows[:2])
@@ -105,7 +109,7 @@ def test_a_table_of_queries_names_items_by_id_or_picture(finished: Chain, tmp_pa
     ("lines", "options", "code", "said"),
     [
         (("item,text", "nothing,uno"), (), 4, ("line 2", "'nothing'", "red-circle")),
-        (("item,text", "red-circle,uno"), (), 4, ("1 of train", "--split train")),
+        (("item,text", "red-circle,uno"), (), 4, ("1 of train", "--split all")),
         (("item,text", "red-cross,"), (), 4, ("no queries",)),
         (("a,b", "red-cross,uno"), (), 4, ("a, b", "text and item")),
         (("item,text,lang", "red-cross,uno,fr"), (), 2, ("fr", "--lang fr")),
