@@ -210,7 +210,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
             f"{_header(layout, first)}, and --columns {','.join(columns)} is for a table without one",
             hint=f"leave --columns out; or, if the first line is no header: --set columns={','.join(columns)}",
         )
-    header, by_content = names, dict[str, str]()
+    all_names, by_content = names, dict[str, str]()
     if not headless:
         names, by_content = _by_content(layout, names, chosen)
         chosen |= by_content
@@ -223,7 +223,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
             hint += "; or, if the first line is no header, all of them in order: --columns media,text; or, if the "
             hint += "header is in another line: --set header_line=3"
         hint = "; ".join([hint, *(note for note in layout.notes if "--set sheet=" in note)])
-        raise ArtifactError(f"{_header(layout, header)}; no column of it is known for {' and '.join(lacking)}", hint)
+        raise ArtifactError(f"{_header(layout, all_names)}; no column of it is known for {' and '.join(lacking)}", hint)
     texts = text_columns(names, chosen)
     if machine and (several := [name for name, lang in texts.items() if [*texts.values()].count(lang) > 1]):
         ours = f"{MACHINE}.{next(iter(machine.values()))}"
