@@ -8,8 +8,10 @@ import difflib
 import errno
 import importlib.util
 import re
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
@@ -87,6 +89,15 @@ class ResourceError(CcrError):
     """Out of memory or out of disk."""
 
     exit_code = 6
+
+
+def require_space(folder: Path, need: float, advice: str = "") -> None:
+    """Raises ResourceError unless the disk of a folder has room for so many bytes; `advice`: how to need less."""
+    free = shutil.disk_usage(folder).free
+    if need > free:
+        needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))
+        problem = f"the disk is full, or would be: about {needed} more are needed in {folder}, {left} are free"
+        raise ResourceError(problem, hint=f"free some space; the same command resumes{advice}")
 
 
 class LockedError(CcrError):

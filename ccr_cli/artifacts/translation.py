@@ -40,11 +40,6 @@ def translated(captions: pd.DataFrame, direction: str = "forward") -> pd.DataFra
     return captions[(captions["direction"] == direction) & (captions["status"] == "ok")]
 
 
-def has_quality(artifact: Artifact) -> bool:
-    """Whether the quality of every caption is recorded; early translations lack it."""
-    return artifact.has("quality.parquet")
-
-
 def read_quality(artifact: Artifact) -> pd.DataFrame:
     """Reads the quality of every caption; flags are bool, False where they are unknown."""
     frame = artifact_table(artifact, "quality.parquet", QUALITY)

@@ -443,14 +443,8 @@ def emit(
     failed = [a for a in made if a.counts.get("failed")]
     for artifact in failed:
         again = "fix them and import again" if artifact.kind == "dataset" else "retry them: --retry-failed"
-        if artifact.kind == "features" and "from" in artifact.request:  # the files still lack these items
-            again = "add them to the files of --from, then repeat the command with --force"
-        if artifact.kind == "features" and "concat" in artifact.request:  # the parts still lack these items
-            again = "retry them in the part where they failed (--retry-failed), then repeat the command with --force"
-        if artifact.request.get("engine") == "recorded":  # a table gives the same answers the next time
-            again = "fix the data set's table, import it again, then repeat the command with --force"
-            if artifact.request.get("set.table"):
-                again = "fix the table, then repeat the command (with --force if it has a --name)"
+        if {"from", "concat"} & artifact.request.keys() or artifact.request.get("engine") == "recorded":
+            again = "add them where they come from (then import a data set again), and repeat the command with --force"
         console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)

@@ -23,9 +23,8 @@ def _read(artifact: base.Artifact) -> None:
             dataset.read(artifact).text_features()
         case "translation":
             translation.read(artifact)
-            if translation.has_quality(artifact):
-                translation.read_quality(artifact)
-                translation.quality(artifact)
+            translation.read_quality(artifact)
+            translation.quality(artifact)
         case "noise":
             noise.read(artifact)
             artifact.json("noise.json")

@@ -158,8 +158,7 @@ def _repetitions(translations: Sequence[ReportTranslation]) -> list[str]:
 
 def reference_words(human: HumanReferences) -> str:
     """What a score is against: `1 human translation per caption`, `1 to 5 human captions of the same item`."""
-    mean = human["references"] / human["captions"]  # all that a translation of an older version has
-    number = count_range(human["each"]) if human.get("each") else f"{mean:.3g}"
+    number = count_range(human["each"])
     plural = "" if number == "1" else "s"
     if human["kind"] == "translation":
         return f"{number} human translation{plural} per caption"

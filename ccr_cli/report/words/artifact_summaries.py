@@ -73,8 +73,6 @@ def summary(artifact: Artifact, *, brief: bool = False, as_table: bool = False) 
 
 def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """Quality by direction and split, and the signatures of the scores."""
-    if not translation.has_quality(artifact):
-        return
     quality = {name: part for name, part in translation.quality(artifact).items() if name in ("forward", "query")}
     if brief:
         splits = [split for part in quality.values() for split in part["splits"].values()]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts import base, features, run, translation
@@ -188,12 +187,9 @@ def _translated_by(
 
 def _with_quality(artifact: base.Artifact) -> pd.DataFrame:
     """The captions of a translation, with `CHRF` and `FLAGGED`."""
-    frame = translation.read(artifact)
-    if not translation.has_quality(artifact):
-        return frame.assign(**{CHRF: np.nan, FLAGGED: False})
     quality = translation.read_quality(artifact)
     quality[FLAGGED] = quality[list(translation.FLAGS)].any(axis=1)
-    return frame.merge(quality[["caption_id", CHRF, FLAGGED]], on="caption_id", how="left")
+    return translation.read(artifact).merge(quality[["caption_id", CHRF, FLAGGED]], on="caption_id", how="left")
 
 
 def _own_queries(

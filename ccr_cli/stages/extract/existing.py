@@ -233,15 +233,11 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
 
 def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:
     """Lists what could be joined: an order is never guessed."""
-    if len(parts) > 1:
-        return
-    datasets = {p.id for part in parts for p in part.parents} | {a.id for a in inputs.named if a.kind == "dataset"}
-    single = [a for a in inputs.workspace.artifacts("features") if features.CONCAT not in a.request]
-    fitting = [a for a in single if not datasets or any(p.id in datasets for p in a.parents)]
-    names = shlex.join(inputs.workspace.relative(a.path) for a in fitting[:20])
-    hint = f"ccr extract --concat {names}" if len(fitting) > 1 else "extract the features of each encoder first"
-    count = f"one was named: {parts[0].path}" if parts else "none was named"
-    raise ArtifactError(f"--concat joins two or more features artifacts, in their order; {count}", hint=hint)
+    if len(parts) < 2:
+        names = shlex.join(inputs.workspace.relative(a.path) for a in inputs.workspace.artifacts("features"))
+        count = f"one was named: {parts[0].path}" if parts else "none was named"
+        problem = f"--concat joins two or more features artifacts, in their order; {count}"
+        raise ArtifactError(problem, hint=f"ccr extract --concat {names or 'features/A features/B'}")
 
 
 def _refuse_same(parts: Sequence[base.Artifact]) -> None:
@@ -272,20 +268,8 @@ def _refuse_unequal(
     shown += ["..."] * (len(unequal) > SHOWN)
     names = ", ".join(part.name for part in parts)
     message = f"{len(unequal)} of {len(items)} items have different numbers of rows in {names}: {'; '.join(shown)}"
-    raise ArtifactError(message, hint=_equalizing_hint(parts, n_PV[:, there_V], data))
-
-
-def _equalizing_hint(parts: Sequence[base.Artifact], n_PV: npt.NDArray[np.int64], data: Path) -> str:
-    """How to get the same number of rows in all parts."""
-    single = (n_PV == 1).all(axis=1)
-    several = [part for part, one in zip(parts, single, strict=True) if not one]
-    imported = [part.name for part in several if any(features.FROM in e.request for e in features.parts(part))]
-    if not single.any():
-        means = "one row per item in all" if imported else "--pool mean in all of them"
-        return f"the same frames in all of them (--set fps=N or --set frames=N, the same clips), or {means}"
-    if imported:
-        return f"one row per item in {imported[0]} too: pass the mean of its rows to ccr extract --from"
-    return f"one row per item in all: {features.command(several[0], data, pool='mean')}"
+    hint = "the same frames in all (--set fps=N or --set frames=N), or one row per item in all (--pool mean)"
+    raise ArtifactError(message, hint=f"{hint}; before --from, take the mean of the rows yourself")
 
 
 def _outcome(parts: Sequence[base.Artifact], indexes: Sequence[pd.DataFrame]) -> ShardContent:

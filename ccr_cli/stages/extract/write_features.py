@@ -26,8 +26,8 @@ import pandas as pd
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import PLAN, locked
 from ccr_cli.console import progress, warn
-from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.shared.failures import failure, require_space, write_failures
+from ccr_cli.errors import ArtifactError, require_space
+from ccr_cli.stages.shared.failures import failure, write_failures
 
 PICTURES = 1024
 VIDEOS = 64

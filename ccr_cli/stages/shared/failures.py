@@ -1,13 +1,12 @@
 """Failed items: recorded one by one; they only stop a stage if they are too many."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.base import FAILURES, atomic_open
-from ccr_cli.errors import CcrError, ResourceError, redact
+from ccr_cli.errors import CcrError, redact
 
 
 def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
@@ -39,12 +38,3 @@ def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str
         if "NoMedia" in first:
             hint = f"import again with the names of the files: ccr data import FILE --columns media=NAME; or {hint}"
         raise CcrError(problem, hint=hint)
-
-
-def require_space(folder: Path, need: float, advice: str = "") -> None:
-    """Checks that the disk of a folder has room for so many bytes, else ResourceError; `advice`: how to need less."""
-    free = shutil.disk_usage(folder).free
-    if need > free:
-        needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))
-        problem = f"the disk is full, or would be: about {needed} more are needed in {folder}, {left} are free"
-        raise ResourceError(problem, hint=f"free some space; the same command resumes{advice}")

@@ -25,10 +25,9 @@ from ccr_cli.console import progress, say
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.encoders._transformers import Recipe
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, require_space
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower
-from ccr_cli.stages.shared.failures import require_space
 from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads

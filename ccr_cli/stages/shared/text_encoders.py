@@ -23,7 +23,8 @@ def make_text_side(config: Any, data: Dataset) -> tuple[Tokenizer, TextEncoder]:
         features_TD = data.text_features()
         if features_TD is None:
             raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")
-        return GivenTokenizer(list(data.captions["text"])), GivenTextEncoder(torch.from_numpy(features_TD))
+        given = GivenTextEncoder(torch.from_numpy(features_TD))
+        return GivenTokenizer(list(data.captions["text"])), given
     tokenizer: Tokenizer
     if config.text_encoder == "ngram":
         tokenizer = NgramTokenizer(buckets=config.buckets)

@@ -158,11 +158,11 @@ def training_triplets(
     """
     chosen = data if feats is None else Split.of(data, "train")
     item_ids = list(chosen.items["item_id"])
-    visual = Frames.single(torch.empty(len(item_ids), 0))
-    if feats is not None and not item_ids and not least:
-        visual = Frames.single(torch.empty(0, int(feats.json("encoder.json").get("dim") or 0)))
-    elif feats is not None:
+    if feats is not None and (item_ids or least):
         visual, item_ids = read_visuals(feats, item_ids, needs)
+    else:
+        dim = 0 if feats is None else int(feats.json("encoder.json").get("dim") or 0)
+        visual = Frames(torch.empty(len(item_ids), dim), torch.arange(len(item_ids) + 1))
     row_of = {item: row for row, item in enumerate(item_ids)}
     captions = chosen.captions[chosen.captions["lang"] == data.source_lang]
     text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))

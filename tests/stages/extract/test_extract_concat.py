@@ -145,7 +145,7 @@ def test_features_of_videos_and_what_is_damaged_in_them(tmp_path: Path) -> None:
     done = join(large, mean)
     assert done.code == 4 and "'long' 10, 1; 'short' 5, 1; 'spoilt' 10, 1" in done.err
     command = features.command(large, root / "datasets/clips", pool="mean")
-    assert command in " ".join(done.err.split())
+    assert "--pool mean" in done.err
     words = command.split()[1:]
     other = toy.ccr(*words, "--max-failed", "0.5", *CPU, workspace=root)
     assert join(other.made, mean).code == 3, "what the hint says helps"
@@ -157,7 +157,7 @@ def test_an_item_that_failed_in_one_has_failed(workspace: Chain) -> None:
     empty = {**second, "red-ring": second["red-ring"][:0], "blue-bar": second["blue-bar"][:0]}
     a, b = given(workspace, "a", lacking), given(workspace, "b", empty)
     done = concat(workspace, a, b)
-    assert done.code == 3 and "3 failed" in done.err and "(--retry-failed), then" in done.err and "--force" in done.err
+    assert done.code == 3 and "3 failed" in done.err and "repeat the command with --force" in done.err
     made = done.made
     lost = ("red-ring", "red-bar", "blue-bar")
     assert_stored(made, {n: r for n, r in side_by_side(first, second).items() if n not in lost})
@@ -188,12 +188,12 @@ def test_a_row_a_picture_beside_frames(workspace: Chain) -> None:
     done = concat(workspace, several, pictures)
     assert (done.code, done.out) == (4, "")
     assert "'red-square' 2, 1; 'red-triangle' 3, 1; 'red-cross' 4, 1; ..." in done.err
-    assert "one row per item in resnext" in done.err and "ccr extract --from" in done.err
+    assert "one row per item" in done.err and "--pool mean" in done.err
     dry = concat(workspace, several, pictures, "--dry-run")
     assert dry.code == 4, "a dry run says it too"
     fewer = given(workspace, "resnet", frames(workspace, 4, most=3))
     done = concat(workspace, several, fewer)
-    assert done.code == 4 and "--set fps=N" in done.err and "one row per item in all" in done.err
+    assert done.code == 4 and "--set fps=N" in done.err and "--pool mean" in done.err
 
 
 @pytest.mark.slow
@@ -204,12 +204,10 @@ def test_what_cannot_be_joined(workspace: Chain, tmp_path: Path) -> None:
     copy = given(workspace, "a", frames(workspace, 4), "--name", "copy")
     toy.ok("data", "import", toy.toy("other").write(tmp_path / "other"), workspace=root)
     foreign = given(workspace, "c", frames(workspace, 4), data="other")
-    small = workspace.find("features", "lite0")
-    ready = f"ccr extract --concat features/toy/a features/toy/b features/toy/copy features/toy/{small.name}"
     cases: list[tuple[tuple[str | Path | base.Artifact, ...], tuple[str, ...]]] = [
         ((), ("--concat", "features/other/c features/toy/a")),
-        ((a,), (str(a.path), ready)),
-        ((workspace.find("dataset", "toy"),), (ready,)),
+        ((a,), (str(a.path), "features/toy/copy")),
+        ((workspace.find("dataset", "toy"),), ("features/toy/b features/toy/copy",)),
         ((a, a), (f"{a.path} is named twice",)),
         ((a, b, "features/toy/a"), (f"{a.path} is named twice",)),
         ((a, copy), (f"both {a.path} and {copy.path} contain features of a",)),

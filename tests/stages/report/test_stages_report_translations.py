@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import toy
 from standin import Engine
 from toy import Chain
 
-from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.report.page import compose
 from ccr_cli.stages.report.stage import gather
@@ -116,26 +114,6 @@ def test_what_failed_is_on_top_of_the_page_and_in_no_flag(tmp_path: Path, engine
     heads, *rows = made.file("tables/translations.csv").read_text(encoding="utf-8").splitlines()
     assert heads == "translation,split,captions,failed,flagged,round_trip"
     assert sum(int(row.split(",")[-3]) for row in rows) == 2
-
-
-def forget(artifact: base.Artifact) -> None:
-    """Makes of a translation one that an earlier ccr would have made."""
-    (artifact.path / "quality.parquet").unlink()
-    record = json.loads((artifact.path / base.RECORD).read_text(encoding="utf-8"))
-    record["files"] = [f for f in record["files"] if f["path"] != "quality.parquet"]
-    files = [base.FileEntry(**f) for f in record["files"]]
-    record["id"] = base.identity(record["kind"], record["schema"], record["request"], artifact.parents, files)
-    (artifact.path / base.RECORD).write_text(json.dumps(record), encoding="utf-8")
-
-
-def test_a_translation_without_evidence_is_left_out_or_refused(workspace: Chain) -> None:
-    made = workspace.find("translation")
-    forget(made)
-    done = workspace.ccr("report")
-    assert done.code == 4 and "is left out" in done.err and "no evaluation" in done.err
-    named = workspace.ccr("report", made.path)
-    assert named.code == 4 and "ccr translate --force" in named.err
-    assert workspace.ccr("show", made.path).code == 0
 
 
 def test_a_translation_of_data_that_changed_is_left_out(workspace: Chain) -> None:
