@@ -1,7 +1,5 @@
 """Building an artifact: once, resumable, locked, and never half-finished under its final name."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
@@ -42,7 +40,7 @@ class Planned(Exception):
     plan: dict[str, Any]
     state: str
     parents: tuple[base.Artifact, ...] = ()
-    earlier: tuple[Planned, ...] = ()
+    earlier: "tuple[Planned, ...]" = ()
     facts: dict[str, Any] = field(default_factory=dict)
     """Further facts about the work, from the stage; JSON values."""
 

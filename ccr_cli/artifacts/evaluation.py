@@ -1,7 +1,5 @@
 """evaluation: `metrics.json` (a list of results, each with its signature) and the rank of every query."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,7 +35,7 @@ class Corruption:
     seed: int = 0
 
     @classmethod
-    def parse(cls, text: str) -> Corruption | None:
+    def parse(cls, text: str) -> "Corruption | None":
         """Reads the text; None where it is empty, or not known."""
         match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
         return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in CORRUPTIONS else None

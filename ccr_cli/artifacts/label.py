@@ -3,8 +3,6 @@
 Evaluations and diagnoses keep the text; `Label.parse` reads it, and nothing else takes it apart.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -64,7 +62,7 @@ class Label:
 
     @staticmethod
     @lru_cache(maxsize=4096)
-    def parse(text: str) -> Label:
+    def parse(text: str) -> "Label":
         """Reads a label, such as `uml (paper, oracle) x2 [beta=1] + infonce`."""
         runs = []
         for part in text.split(_AND):
@@ -76,12 +74,12 @@ class Label:
         return Label(tuple(runs))
 
     @classmethod
-    def of(cls, method: str, extras: Iterable[str] = ()) -> Label:
+    def of(cls, method: str, extras: Iterable[str] = ()) -> "Label":
         """The label of one run."""
         return cls((RunLabel(method, tuple(extras)),))
 
     @classmethod
-    def ensemble(cls, labels: Iterable[Label]) -> Label:
+    def ensemble(cls, labels: "Iterable[Label]") -> "Label":
         """The label of runs whose similarities are averaged, `uml x2 [beta=1] + infonce`; of one run its own."""
         counts = Counter(run for label in labels for run in label.runs)
         return cls(tuple(replace(run, number=number) for run, number in counts.items()))
@@ -94,12 +92,12 @@ class Label:
         """Options of the runs that the label names with their value."""
         return frozenset(term for run in self.runs for term in run.terms)
 
-    def with_options(self, options: Iterable[str]) -> Label:
+    def with_options(self, options: Iterable[str]) -> "Label":
         """The label with more options that tell its variants apart."""
         (run,) = self.runs
         return Label((replace(run, options=(*run.options, *options)),))
 
-    def translate_test(self, engine: str = "") -> Label:
+    def translate_test(self, engine: str = "") -> "Label":
         """The label of the same runs with queries that an engine, named if it is given, translated."""
         extra = f"{TRANSLATE_TEST} by {engine}" if engine else TRANSLATE_TEST
         return Label(tuple(replace(run, extras=(*run.own_extras, extra)) for run in self.runs))
@@ -140,7 +138,7 @@ class Label:
         return any(_REPAIR.fullmatch(part) for run in self.runs for part in (*run.extras, *run.options))
 
     @property
-    def unrepaired(self) -> Label:
+    def unrepaired(self) -> "Label":
         """The label of the same method without the repair."""
 
         def kept(parts: tuple[str, ...]) -> tuple[str, ...]:

@@ -5,8 +5,6 @@ version last (after sacrebleu's signatures). It is read once, with the results o
 from then on. The values that hold several facts are written and read here too.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
@@ -52,7 +50,7 @@ class ScoreProtocol:
     """The value of `data` of what was trained on, where that is another data set."""
 
     @classmethod
-    def parse(cls, value: str) -> ScoreProtocol:
+    def parse(cls, value: str) -> "ScoreProtocol":
         """Reads the value, such as `zero-shot-labelled-ood-half-seed0-without-3,8-from:multi30k@0a1b2c3d`."""
         rest, _, trained_on = value.partition(_FROM)
         rest, _, left_out = rest.partition(_WITHOUT)
@@ -106,7 +104,7 @@ class Signature:
 
     @staticmethod
     @lru_cache(maxsize=4096)
-    def parse(text: str) -> Signature:
+    def parse(text: str) -> "Signature":
         """Reads a line; raises ValueError if it is not a complete signature with its keys in order."""
         values: dict[str, str] = {}
         for part in text.strip().split("|"):

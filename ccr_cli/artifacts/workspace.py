@@ -1,7 +1,5 @@
 """A workspace: the folder in which artifacts have fixed places and names that a person can guess."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -29,7 +27,7 @@ class Workspace:
     planned: list[Any] = field(default_factory=list, repr=False, compare=False)
     """The plans of a dry run so far."""
 
-    def rehearsal(self) -> Workspace:
+    def rehearsal(self) -> "Workspace":
         """Returns the same workspace in a dry run."""
         return replace(self, dry_run=True, planned=[])
 

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, N rows of all of them, D dimension.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -24,7 +22,7 @@ class Frames:
     """First row of each item in a table that also has other items; None: the table has no others."""
 
     @classmethod
-    def single(cls, features_VD: Tensor) -> Frames:
+    def single(cls, features_VD: Tensor) -> "Frames":
         """Items of one row each."""
         return cls(features_VD, torch.arange(len(features_VD) + 1, device=features_VD.device))
 
@@ -33,12 +31,12 @@ class Frames:
         """D, the length of a row."""
         return int(self.rows_ND.shape[1])
 
-    def only(self, items_V: Tensor) -> Frames:
+    def only(self, items_V: Tensor) -> "Frames":
         """Some of the items; their rows are read when they are selected: for a table on disk."""
         first_V = (self.offsets_V1[:-1] if self.first_V is None else self.first_V)[items_V]
         return Frames(self.rows_ND, _offsets(self.offsets_V1.diff()[items_V]), first_V)
 
-    def select(self, rows_B: Tensor) -> Frames:
+    def select(self, rows_B: Tensor) -> "Frames":
         """Gathers items by number, in their order, with repetitions."""
         if self.first_V is None and len(self.rows_ND) == len(self):
             return Frames.single(self.rows_ND[rows_B])
@@ -46,12 +44,12 @@ class Frames:
         place_N, offsets_B1 = places_of(starts_B, self.offsets_V1[rows_B + 1] - self.offsets_V1[rows_B])
         return Frames(self.rows_ND[place_N], offsets_B1)
 
-    def split(self, size: int) -> Iterator[Frames]:
+    def split(self, size: int) -> "Iterator[Frames]":
         """The same items, at most `size` at a time."""
         for rows_B in torch.split(torch.arange(len(self), device=self.offsets_V1.device), size):
             yield self.select(rows_B)
 
-    def to(self, device: torch.device | str) -> Frames:
+    def to(self, device: torch.device | str) -> "Frames":
         """Copies the items to ``device`` asynchronously."""
         whole = self if self.first_V is None else self.select(torch.arange(len(self)))
         return Frames(sent(whole.rows_ND, device), sent(whole.offsets_V1, device))

@@ -7,8 +7,6 @@ a model may attend to: each id of a transformers tokenizer; a word, symbol or CJ
 Shape suffixes: B texts in a batch, N ids of all of them.
 """
 
-from __future__ import annotations
-
 import json
 import unicodedata
 import zlib
@@ -56,7 +54,7 @@ class Tokens:
     """int64, ids of each text; always on the host, so that padding need not wait for the device."""
 
     @classmethod
-    def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> Tokens:
+    def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> "Tokens":
         """Builds a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
         flat: list[int] = []
         starts: list[bool] = []
@@ -71,19 +69,19 @@ class Tokens:
         ids_N, offsets_B1 = torch.tensor(flat, dtype=torch.int32), torch.tensor(offsets, dtype=torch.int64)
         return cls(ids_N, offsets_B1, torch.tensor(starts, dtype=torch.bool), offsets_B1.diff())
 
-    def select(self, rows_B: torch.Tensor) -> Tokens:
+    def select(self, rows_B: torch.Tensor) -> "Tokens":
         """Gathers a batch by int64 row numbers on the device of the texts, in their order, with repetitions."""
         starts_B = self.offsets_B1[rows_B]
         lengths_B = self.offsets_B1[rows_B + 1] - starts_B
         place_N, offsets_B1 = places_of(starts_B, lengths_B)
         return Tokens(self.ids_N[place_N].long(), offsets_B1, self.starts_N[place_N], lengths_B.cpu())
 
-    def to(self, device: torch.device | str) -> Tokens:
+    def to(self, device: torch.device | str) -> "Tokens":
         """Copies the batch to a device asynchronously."""
         ids_N, offsets_B1, starts_N = (sent(x, device) for x in (self.ids_N, self.offsets_B1, self.starts_N))
         return Tokens(ids_N, offsets_B1, starts_N, self.lengths_B)
 
-    def join(self, other: Tokens) -> Tokens:
+    def join(self, other: "Tokens") -> "Tokens":
         """Returns one batch of these texts and then the other's, so that both pass the encoder in one call."""
         offsets_B1 = torch.cat([self.offsets_B1, other.offsets_B1[1:] + self.offsets_B1[-1]])
         ids_N, starts_N = torch.cat([self.ids_N, other.ids_N]), torch.cat([self.starts_N, other.starts_N])

@@ -20,8 +20,6 @@ tie; no rival) the answer is 1.
 Shapes: B pairs in the batch, N training pairs, M pairs of the null sample.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,11 +45,11 @@ class Belief(Generic[P]):
     VT: P
     ST: P
 
-    def map(self, change: Callable[[P], Q]) -> Belief[Q]:
+    def map(self, change: Callable[[P], Q]) -> "Belief[Q]":
         """Changes the probabilities of each side."""
         return Belief(change(self.VS), change(self.VT), change(self.ST))
 
-    def tensors(self: Belief[FloatArray], device: torch.device, least: float) -> Belief[Tensor]:
+    def tensors(self: "Belief[FloatArray]", device: torch.device, least: float) -> "Belief[Tensor]":
         """The same as float32 on a device, `least` at least."""
         return self.map(lambda p_N: torch.from_numpy(p_N).float().clamp(min=least).to(device))
 
@@ -83,10 +81,10 @@ class Opinion:
     p: Belief[FloatArray]
     shares: dict[str, float] = field(default_factory=dict)
     """Share of each kind of error, from a judge that tells them apart."""
-    by_lang: list[Opinion] = field(default_factory=list)
+    by_lang: "list[Opinion]" = field(default_factory=list)
     """The opinions of each translation, where several were judged one by one."""
 
-    def select(self, rows: npt.NDArray[np.int64]) -> Opinion:
+    def select(self, rows: npt.NDArray[np.int64]) -> "Opinion":
         """The belief in some of the triplets."""
         return Opinion(Belief(self.p.VS[rows], self.p.VT[rows], self.p.ST[rows]))
 

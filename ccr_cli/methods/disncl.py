@@ -6,8 +6,6 @@ Terms that minimise information (eq. (7), (11), (12)) train a discriminator agai
 optimiser serves both players. docs/methods/disncl.md lists the choices where the paper is silent.
 """
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -193,7 +191,7 @@ class Method(base.Method):
             terms |= self._disentangle(clean)
         return terms
 
-    def _disentangle(self, pairs: _Pairs) -> dict[str, Tensor]:
+    def _disentangle(self, pairs: "_Pairs") -> dict[str, Tensor]:
         """L_Dis, eq. (1), in three terms, and L_reg, eq. (7)."""
         c, v, t, v_S, t_S = self.config, pairs.v, pairs.t, pairs.v_S, pairs.t_S
 

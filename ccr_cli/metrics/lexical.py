@@ -11,8 +11,6 @@ Shape suffixes: N texts, W words of all texts, G grid (every word of a text with
 (different entries of the grid), V vocabulary.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,7 +84,7 @@ class _Words:
     first_N1: Ints
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> _Words:
+    def of(cls, lists: Sequence[Sequence[str]], vocabulary: Mapping[str, int]) -> "_Words":
         ids = [[vocabulary[word] for word in each if word in vocabulary] for each in lists]
         flat = np.fromiter((i for each in ids for i in each), np.int64)
         return cls(flat, np.concatenate([[0], np.cumsum([len(each) for each in ids], dtype=np.int64)]))
@@ -187,7 +185,7 @@ class Lexicon:
             parts.append(sum(side.means(known, p_W) for side, known, p_W in self._p_values(*blocks)))
         return np.concatenate(parts)
 
-    def unmatched(self, source: str, target: str, witness: Lexicon | None = None) -> tuple[list[Span], list[Span]]:
+    def unmatched(self, source: str, target: str, witness: "Lexicon | None" = None) -> tuple[list[Span], list[Span]]:
         """Finds what has no counterpart in a text and in its translation: where it begins and ends in each of them.
 
         A word that more texts have than the known words of its text on average is not reported, which leaves function

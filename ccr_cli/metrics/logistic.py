@@ -3,8 +3,6 @@
 Shape legend: N outcomes, I scores of each, K results of a query.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -40,7 +38,7 @@ class HitProbability:
     constant: float
 
     @classmethod
-    def fitted(cls, results: Iterable[Sequence[tuple[float, bool]]], least: int) -> HitProbability | None:
+    def fitted(cls, results: Iterable[Sequence[tuple[float, bool]]], least: int) -> "HitProbability | None":
         """Fits it to queries with their results, best first: similarity, and whether it is right.
 
         None where fewer than `least` results are right, or wrong, or the more similar ones are not right more often.

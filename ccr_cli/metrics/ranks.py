@@ -28,8 +28,6 @@ Shape legend: Q queries, G gallery entries, V visual items, T texts, D embedding
 positives of a query in a block; lower case: a block.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -147,12 +145,12 @@ class Positives:
         return len(self.offsets) - 1
 
     @classmethod
-    def of_pairs(cls, row: IntArray, index: IntArray, n_queries: int) -> Positives:
+    def of_pairs(cls, row: IntArray, index: IntArray, n_queries: int) -> "Positives":
         """From the query and the gallery position of each positive (P,), the queries ascending."""
         return cls(index, np.concatenate([[0], np.cumsum(np.bincount(row, minlength=n_queries))]))
 
     @classmethod
-    def from_lists(cls, lists: Sequence[Sequence[int]]) -> Positives:
+    def from_lists(cls, lists: Sequence[Sequence[int]]) -> "Positives":
         """One list of gallery positions a query.
 
         >>> Positives.from_lists([[0], [2, 1], []]).offsets.tolist()
@@ -162,7 +160,7 @@ class Positives:
         return cls(np.array(flat, dtype=np.int64), np.cumsum([0, *map(len, lists)]))
 
     @classmethod
-    def from_ids(cls, query_ids: Sequence[object], gallery_ids: Sequence[object]) -> Positives:
+    def from_ids(cls, query_ids: Sequence[object], gallery_ids: Sequence[object]) -> "Positives":
         """A gallery entry answers a query if their ids are equal (the item's id; or a class label).
 
         >>> Positives.from_ids(["a", "b"], ["b", "a", "b"]).index.tolist()
@@ -173,11 +171,11 @@ class Positives:
             where.setdefault(key, []).append(position)
         return cls.from_lists([where.get(key, []) for key in query_ids])
 
-    def where(self, kept: NDArray[np.bool_]) -> Positives:
+    def where(self, kept: NDArray[np.bool_]) -> "Positives":
         """Some of the positives (P,) of the same queries."""
         return Positives.of_pairs(self.row[kept], self.index[kept], len(self))
 
-    def reversed(self, n_gallery: int) -> Positives:
+    def reversed(self, n_gallery: int) -> "Positives":
         """The same pairs in the other direction: for each of the `n_gallery` entries, the queries it answers."""
         self.check(n_gallery)
         order = np.argsort(self.index, kind="stable")
@@ -269,7 +267,7 @@ def rank_both(
 
 
 def _sweep(
-    sim: SimBlock, n_rows: int, n_columns: int, rows: _Side, columns: _Side | None, block: int, keep: int
+    sim: SimBlock, n_rows: int, n_columns: int, rows: "_Side", columns: "_Side | None", block: int, keep: int
 ) -> None:
     """Shows every block of the matrix to its rows as queries, and to its columns where these ask too.
 

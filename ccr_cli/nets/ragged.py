@@ -3,8 +3,6 @@
 Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -57,7 +55,7 @@ class Places:
     """True where there is a row."""
 
     @classmethod
-    def of(cls, offsets_B1: Tensor, count: int, longest: int) -> Places:
+    def of(cls, offsets_B1: Tensor, count: int, longest: int) -> "Places":
         """Finds the places of N = `count` rows, of which b has those from offsets[b] to offsets[b + 1].
 
         Nothing is read back from the device.
@@ -69,7 +67,7 @@ class Places:
         return cls(owner_N * longest + place_N, mask_BL)
 
     @classmethod
-    def of_mask(cls, mask_BL: Tensor) -> Places:
+    def of_mask(cls, mask_BL: Tensor) -> "Places":
         """Finds the places that a mask has; the device is waited for."""
         return cls(mask_BL.flatten().nonzero().squeeze(1), mask_BL)
 

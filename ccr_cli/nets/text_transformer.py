@@ -9,8 +9,6 @@ Shape suffixes: B texts of a batch or group, N ids of the batch, L longest of th
 dimension of a head, D dimension.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -249,7 +247,7 @@ class TransformerTextEncoder(nn.Module):
         """Has torch.compile make the model faster, for batches of any size; its weights keep their names."""
         self.model.compile(dynamic=True)
 
-    def merged(self) -> TransformerTextEncoder:
+    def merged(self) -> "TransformerTextEncoder":
         """Returns the encoder with its adapters merged into the weights; itself without adapters."""
         if self.lora is None:
             return self

@@ -3,8 +3,6 @@
 Shapes: B pictures, H height, W width, L tokens, D vector.
 """
 
-from __future__ import annotations
-
 from itertools import takewhile
 from typing import Any
 
@@ -55,7 +53,7 @@ class VisualTower(nn.Module):
         forward = self.model.get_image_features if self._dual else self.model
         return pooled(forward(pixel_values=pixels_BCHW), self.pooling, self.model.config, self.size)
 
-    def train_from(self, frozen_layers: int) -> VisualTower:
+    def train_from(self, frozen_layers: int) -> "VisualTower":
         """Lets the weights be trained that the vectors depend on; parts that do not run, such as a text side, go.
 
         The lowest `frozen_layers` are not trained, with what comes before them; 0 trains all.

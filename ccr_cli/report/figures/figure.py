@@ -1,7 +1,5 @@
 """What a figure of a report is, and the data from which figures are drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -44,11 +42,11 @@ class FigureKind:
     what: str
     command: str
     """The command that makes the data it needs; each `RUN` stands for a run of the report."""
-    draw: Callable[[FigureData], Drawing | None]
+    draw: "Callable[[FigureData], Drawing | None]"
     """Draws it, inside `canvas.drawing`; None if its data are missing."""
 
 
-def figure(name: str, what: str, command: str) -> Callable[[Callable[[FigureData], Drawing | None]], FigureKind]:
+def figure(name: str, what: str, command: str) -> "Callable[[Callable[[FigureData], Drawing | None]], FigureKind]":
     """Declares a function that draws a figure of reports."""
     return partial(FigureKind, name, what, command)
 

@@ -1,7 +1,5 @@
 """Judges of training pairs: P(clean), ROC curves, evidence by epoch, and uncertainty of intact and mismatched pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -140,7 +138,7 @@ def with_truth(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     return {k: p for k, p in tables.items() if p["truth"].notna().all() and (p["truth"] == "clean").nunique() == 2}
 
 
-def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: pd.Series[Any]) -> Figure | None:
+def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: "pd.Series[Any]") -> Figure | None:
     """The judge's doubt and the similarity it reads, of intact and mismatched pairs, by epoch (UML Figure 5).
 
     Of the epochs, with their numbers, the first, the middle and the last are drawn. `truth` is by slot, True where a

@@ -3,8 +3,6 @@
 Shape legend: Q queries, I items, R resamples, B classes of length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -71,8 +69,8 @@ class RecallByLength:
 
 def by_length(
     ranks: Mapping[str, Sequence[pd.DataFrame]],
-    lengths: pd.Series[int],
-    items: pd.Series[str],
+    lengths: "pd.Series[int]",
+    items: "pd.Series[str]",
     baseline: str | None = None,
 ) -> RecallByLength | None:
     """R@5 in the classes of length by which an evaluation divides its queries, with 95% bootstrap intervals over items.
@@ -108,7 +106,7 @@ def by_length(
     )
 
 
-def _sums(part: pd.DataFrame, lengths: pd.Series[int], codes: pd.Series[int], edges: np.ndarray) -> FloatArray:
+def _sums(part: pd.DataFrame, lengths: "pd.Series[int]", codes: "pd.Series[int]", edges: np.ndarray) -> FloatArray:
     """For each item and class, 100 times its successful queries, and the number of its queries: (2, I, B)."""
     class_Q = np.searchsorted(edges, part["query_id"].map(lengths).to_numpy(int), side="right") - 1
     place_Q = part["query_id"].map(codes).to_numpy(int) * len(edges) + class_Q

@@ -1,7 +1,5 @@
 """The table of intact and corrupted queries, and which results belong together (TCL Figure 5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +32,7 @@ class CorruptionLevel:
         return f"{self.kind}{self.share:g}" if self.kind else "intact"
 
     @classmethod
-    def of(cls, result: Mapping[str, Any]) -> CorruptionLevel:
+    def of(cls, result: Mapping[str, Any]) -> "CorruptionLevel":
         """The level of an entry of `metrics.json`."""
         corruption = Corruption.parse(str(result.get("corrupt") or ""))
         return cls(corruption.kind, corruption.share) if corruption else cls()

@@ -3,8 +3,6 @@
 Published figures are quoted: they are never ranked, averaged or bold.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -214,7 +212,7 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
         yield PublishedDifference("kind of noise", "; ".join(words.get(kind, kind) for kind in kinds), other)
 
 
-def _captions(ours: pd.DataFrame, about: pd.Series[str], tasks: list[str]) -> Iterator[PublishedDifference]:
+def _captions(ours: pd.DataFrame, about: "pd.Series[str]", tasks: list[str]) -> Iterator[PublishedDifference]:
     """The captions that are queries: how many per item, and of which task."""
     galleries = map(signature.read_galleries, ours["sign.gallery"])
     items = (folds * (low + high) / 2 for folds, low, high in galleries)

@@ -4,8 +4,6 @@ Two scores share a table only if their signatures agree in everything except the
 candidate set of the uncertainty. Each such setting becomes a `View`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -95,7 +93,7 @@ class View:
         return HEADLINES[self.figure][1]
 
     @property
-    def setting(self) -> ViewSetting:
+    def setting(self) -> "ViewSetting":
         """What all of its results have in common."""
         setting: ViewSetting = self.frame["key"].iloc[0]
         return setting
@@ -125,7 +123,7 @@ class ViewSetting:
     def __str__(self) -> str:
         return "|".join(f"{key}:{value}" for key, value in self.items)
 
-    def __lt__(self, other: ViewSetting) -> bool:
+    def __lt__(self, other: "ViewSetting") -> bool:
         return str(self) < str(other)
 
 
@@ -299,7 +297,7 @@ def same_but_language(views: Sequence[View]) -> list[View]:
     return [by_lang[lang] for lang in sorted(by_lang)]
 
 
-def _title(row: pd.Series[Any], kind: str) -> str:
+def _title(row: "pd.Series[Any]", kind: str) -> str:
     signed: signature.Signature | None = row["signed"]
     partial = signed is not None and signature.is_partial(signed.data)
     parts = [
@@ -338,7 +336,7 @@ def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) ->
     return table.swaplevel(axis=1).loc[sorted(table.index, key=order)]
 
 
-def replicates(frame: pd.DataFrame, figure: str) -> pd.Series[float]:
+def replicates(frame: pd.DataFrame, figure: str) -> "pd.Series[float]":
     """A figure of one method at one noise ratio, a value for each pair of seeds."""
     return frame.groupby(_seed_columns(frame))[figure].mean().dropna()
 

@@ -4,8 +4,6 @@ A system is what a user can choose between: the runs of one label, or their sear
 alone chooses (`VALIDATION`), never the split of the table.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +43,7 @@ class SystemCost:
     devices: tuple[str, ...] = ()
 
     @staticmethod
-    def mean(costs: Sequence[SystemCost]) -> SystemCost:
+    def mean(costs: "Sequence[SystemCost]") -> "SystemCost":
         """The mean of several runs; without any, nothing is known."""
         if not costs:
             return SystemCost()

@@ -1,7 +1,5 @@
 """The findings of a report in sentences; nothing goes beyond what the numbers support."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
@@ -190,7 +188,7 @@ def _contains_zero(interval: tuple[float, float]) -> str:
     return f"{CHANCE}its 95% interval, {ends(*interval)}, contains 0"
 
 
-def _mean(values: pd.Series[float]) -> str:
+def _mean(values: "pd.Series[float]") -> str:
     """The mean of runs with their number, and whether they differ in the seed of training or only in the mismatch's."""
     n, trained = len(values), values.index.get_level_values("seed").nunique()
     runs = f"{n} seeds" if trained == n else f"{n} runs of {trained} training seed{'s' if trained > 1 else ''}"

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, T texts, D embedding, Q queries.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,7 +103,7 @@ class Evaluator:
         """Categories that are left out of the galleries."""
         return "" if self.options.zero_shot else self.trained_without
 
-    def _of_left_out(self, split: Split) -> pd.Series[bool]:
+    def _of_left_out(self, split: Split) -> "pd.Series[bool]":
         """Whether each item is of a category that was left out of training."""
         return split.items["label"].isin([int(label) for label in self.left_out.split(",") if label])
 

@@ -1,7 +1,5 @@
 """The options of `ccr evaluate`, declared once: a field is a flag, and an entry of the evaluation's request."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ CHOICES = {
 """Values that an option can have."""
 
 
-def _own_split(options: EvaluationOptions) -> bool:
+def _own_split(options: "EvaluationOptions") -> bool:
     """Whether the options decide on split and caption set; a protocol of a manifest has its own."""
     return options.protocol in COMMON_PROTOCOLS
 

@@ -1,7 +1,5 @@
 """extract: a frozen encoder's features of every item with media."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
@@ -28,7 +26,7 @@ from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, rank_a
 
 
 def extract(
-    inputs: Inputs, options: ExtractOptions, delegate: Callable[[ExtractJob], object] | None = None
+    inputs: Inputs, options: ExtractOptions, delegate: "Callable[[ExtractJob], object] | None" = None
 ) -> base.Artifact | None:
     """Encodes every picture and video of a data set.
 

@@ -7,8 +7,6 @@ inside a piece. So work can stop anywhere and be shared by any number of workers
 Shape suffixes: N rows of several items, D feature.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import secrets
@@ -241,7 +239,7 @@ class Pieces:
                 writer.discard()
                 raise
 
-    def by(self, about: Mapping[str, Any]) -> Pieces:
+    def by(self, about: Mapping[str, Any]) -> "Pieces":
         """Returns the same pieces for the encoder of a description; the first one is noted, the others must equal it.
 
         Raises:

@@ -5,8 +5,6 @@ Nobody picks the examples: a fixed seed draws them without a look at the results
 Shape suffixes: B pairs of a batch, D embedding, V items, T captions, L tokens of a caption, M of its translation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +72,7 @@ class _Captions:
 
     frame: pd.DataFrame
     source_lang: str
-    gloss_of: pd.Series[Any]
+    gloss_of: "pd.Series[Any]"
     """By item, its first caption in the source language."""
 
     def of(self, lang: str, k: int | None = None) -> pd.DataFrame:

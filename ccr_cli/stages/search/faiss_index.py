@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +41,7 @@ class Index:
         self._index, self.kind = index, kind
 
     @classmethod
-    def build(cls, rows_VD: Tensor, kind: str) -> Index:
+    def build(cls, rows_VD: Tensor, kind: str) -> "Index":
         """Builds an index of vectors whose dot products are the similarities.
 
         `ivf` groups them in cells around 4 sqrt(V) centres (fewer if a cell would have under 39 entries, as FAISS
@@ -64,7 +62,7 @@ class Index:
         return cls(index, kind)
 
     @classmethod
-    def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int]) -> Index:
+    def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int]) -> "Index":
         """Reads an index and sets the effort of a query; ArtifactError unless it is one of this kind and shape (V, D).
 
         Another process reads it first, because a malformed one can crash FAISS.

@@ -1,7 +1,5 @@
 """The options of `ccr search`, `ccr index` and `ccr serve`: a field is a flag, in the order of the help."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +25,7 @@ class SearchOptions:
     index: bool = option(False, "Use the workspace's index of the run (or name an index as an artifact).")
     device: str = "auto"
 
-    def filled(self) -> SearchOptions:
+    def filled(self) -> "SearchOptions":
         """The options with their defaults but for the split's; raises UsageError if a value is unknown."""
         from ccr_cli.data.splits import SPLITS
 

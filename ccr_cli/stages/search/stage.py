@@ -3,8 +3,6 @@
 Shape suffixes: Q queries, V entries that are searched, K candidates or results, D embedding.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -89,7 +87,7 @@ Nearest = tuple[Tensor, Tensor, float | None]
 """Similarities and numbers of the most similar entries (K,), and the uncertainty of the query."""
 
 
-def open_searcher(inputs: Inputs, options: SearchOptions) -> Searcher:
+def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
     """Opens the run, and the index if there is one, that the inputs and options name.
 
     Raises:

@@ -1,7 +1,5 @@
 """The artifacts that a stage works on: those named, their parents, or the one in the workspace that fits."""
 
-from __future__ import annotations
-
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +37,7 @@ class Inputs:
     @classmethod
     def from_paths(
         cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = (), *, many: bool = False
-    ) -> Inputs:
+    ) -> "Inputs":
         """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find_all`.
 
         An unfinished one beside others of its folder, as `runs/*` names them, is left out with a warning.

@@ -3,8 +3,6 @@
 Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs, B a batch.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -59,12 +57,12 @@ class TripletEmbeddings:
         own_ND = self.v_VD[self.item_N]
         return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
 
-    def select(self, rows: npt.NDArray[np.int64]) -> TripletEmbeddings:
+    def select(self, rows: npt.NDArray[np.int64]) -> "TripletEmbeddings":
         """Some of the triplets, without added captions."""
         at = torch.from_numpy(rows).to(self.item_N.device)
         return TripletEmbeddings(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
 
-    def with_kin(self, p: Belief[FloatArray]) -> TripletEmbeddings:
+    def with_kin(self, p: Belief[FloatArray]) -> "TripletEmbeddings":
         """Adds the mean of an item's other captions to its picture, each as far as it is believed.
 
         Captions that belong to one item resemble each other. The mean leaves the triplet's own caption out and is at

@@ -3,8 +3,6 @@
 Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -60,7 +58,7 @@ class Scores(Figures):
     ranks: dict[str, Ranks]
 
     @classmethod
-    def of(cls, t2v: Ranks, v2t: Ranks, tie: str) -> Scores:
+    def of(cls, t2v: Ranks, v2t: Ranks, tie: str) -> "Scores":
         """Summarises ranks under a tie rule: mid, optimistic or pessimistic."""
         return cls(summarise(t2v, tie=tie), summarise(v2t, tie=tie), {"t2v": t2v, "v2t": v2t})
 
@@ -100,7 +98,7 @@ class EmbeddedGallery:
     english_TD: Tensor | None = None
     """Vectors of the texts' translations into the source language, for score fusion."""
 
-    def queries(self, searched: EmbeddedGallery | None = None) -> ByDirection:
+    def queries(self, searched: "EmbeddedGallery | None" = None) -> ByDirection:
         """The queries of both directions, which search this gallery or another one."""
         own, other = self.gallery, searched or self
         first, findable_TD = other.gallery.first_T, other.text_TD
@@ -112,14 +110,14 @@ class EmbeddedGallery:
             "v2t": Queries(own.item_ids, own.item_ids, self.visual_VD, findable_TD),
         }
 
-    def folds(self, fold_V: np.ndarray, number: int) -> list[EmbeddedGallery]:
+    def folds(self, fold_V: np.ndarray, number: int) -> "list[EmbeddedGallery]":
         """Splits the gallery into galleries with the captions of their items; ArtifactError if one has none."""
         if number == 1:
             return [self]
         fold_T = fold_V[self.gallery.item_T]
         return [self._part(np.flatnonzero(fold_V == n), np.flatnonzero(fold_T == n), n) for n in range(number)]
 
-    def _part(self, row_V: np.ndarray, row_T: np.ndarray, number: int) -> EmbeddedGallery:
+    def _part(self, row_V: np.ndarray, row_T: np.ndarray, number: int) -> "EmbeddedGallery":
         whole = self.gallery
         if not len(row_V) or not len(row_T):
             lacking = "captions" if len(row_V) else "items with features"

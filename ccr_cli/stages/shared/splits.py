@@ -1,7 +1,5 @@
 """One split of a data set: its items and their captions, chosen once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -20,12 +18,12 @@ class Split:
     captions: pd.DataFrame
 
     @classmethod
-    def of(cls, data: Dataset, name: str) -> Split:
+    def of(cls, data: Dataset, name: str) -> "Split":
         """Chooses the items of a split; UsageError if it is unknown."""
         items = items_of(data.items, name)
         return cls(data, name, items, data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 
-    def where(self, chosen: pd.Series[bool]) -> Split:
+    def where(self, chosen: "pd.Series[bool]") -> "Split":
         """The split without the other items, in a data set that lacks them too."""
         if chosen.all():
             return self
@@ -35,7 +33,7 @@ class Split:
         return replace(self, data=data, items=self.items[chosen].reset_index(drop=True), captions=captions)
 
 
-def items_alone(data: Dataset, chosen: pd.Series[bool]) -> Dataset:
+def items_alone(data: Dataset, chosen: "pd.Series[bool]") -> Dataset:
     """The data set without the other items and their captions."""
     items = data.items[chosen].reset_index(drop=True)
     return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])

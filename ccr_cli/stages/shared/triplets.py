@@ -3,8 +3,6 @@
 Shape suffixes: N triplets, V visual items, T texts, D feature dimension.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -76,7 +74,7 @@ class Triplets:
         """Number of each triplet's slot and language: the translations of one caption into one language share it."""
         return self.slot_N * len(self.langs) + self.lang_N
 
-    def by_translation(self) -> list[tuple[npt.NDArray[np.int64], Triplets]]:
+    def by_translation(self) -> "list[tuple[npt.NDArray[np.int64], Triplets]]":
         """The triplets of each translation that has some, and which of all they are."""
         if len(self.langs) == 1 and self.alternative_N is None:
             return [(np.arange(len(self)), self)]
@@ -89,7 +87,7 @@ class Triplets:
             parts.append((rows, replace(self.select(rows), langs=(lang,), lang_N=lang_N)))
         return parts
 
-    def select(self, rows: npt.NDArray[np.int64]) -> Triplets:
+    def select(self, rows: npt.NDArray[np.int64]) -> "Triplets":
         """Some of the triplets; their items stay."""
         lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "references")}
         texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
@@ -102,7 +100,7 @@ class Triplets:
             wrong=None if self.wrong is None else self.wrong.iloc[rows].reset_index(drop=True),
         )
 
-    def correct(self, rows_N: npt.NDArray[np.bool_], texts_N: npt.NDArray[np.object_]) -> Triplets:
+    def correct(self, rows_N: npt.NDArray[np.bool_], texts_N: npt.NDArray[np.object_]) -> "Triplets":
         """The triplets with other translations in some rows, which then match; back-translations no longer fit."""
         if not rows_N.any():
             return self

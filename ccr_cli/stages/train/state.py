@@ -3,8 +3,6 @@
 The state is safetensors and JSON: nothing is pickled, and the newest state is always complete.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import resource
@@ -88,7 +86,7 @@ class Progress:
             handle.writelines(json.dumps(entry) + "\n" for entry in self.history)
 
     @classmethod
-    def load(cls, folder: Path, device: torch.device) -> tuple[Progress, dict[str, Any]] | None:
+    def load(cls, folder: Path, device: torch.device) -> "tuple[Progress, dict[str, Any]] | None":
         """Reads the progress and the engine's state that the last attempt saved, if any."""
         state = load_state(folder / IN_HAND)
         if state is None:

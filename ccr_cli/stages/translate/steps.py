@@ -6,8 +6,6 @@ do not depend on the number of workers or on interruptions. Engines form their b
 all of it each time, with the positions of known results.
 """
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -91,7 +89,7 @@ class Engines:
             config = replace(config, model=config.back_model or config.model, prefix="")
         return config
 
-    def kept(self, step: Step) -> TranslationCache | None:
+    def kept(self, step: Step) -> "TranslationCache | None":
         """The cache of a step; None for an engine without one."""
         identity = self.of(step).identity()
         return TranslationCache(self.cache, identity, step.source, step.target) if identity else None
@@ -138,7 +136,7 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
     return results
 
 
-def known(groups: Groups, kept: TranslationCache | None, seed: Results) -> Results:
+def known(groups: Groups, kept: "TranslationCache | None", seed: Results) -> Results:
     """The known results: the seed, then the cache."""
     texts = [text for group in groups for text in group]
     results = {text: seed[text] for text in texts if text in seed}
