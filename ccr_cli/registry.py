@@ -70,8 +70,7 @@ def summary(group: str, name: str) -> str:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
         return f"broken, {_reason(path, error)}"
-    lacking = _lacking(group, _bound(tree))
-    return f"broken, {lacking}" if lacking else (ast.get_docstring(tree) or "").split("\n", 1)[0]
+    return (ast.get_docstring(tree) or "").split("\n", 1)[0]
 
 
 def completion(group: str, *more: str) -> Callable[[str], list[str]]:
@@ -104,9 +103,8 @@ def load(group: str, name: str) -> ModuleType:
         raise
     except Exception as error:
         raise BrokenError(path, _reason(path, error)) from error
-    lacking = _lacking(group, set(vars(module)))
-    if lacking:
-        raise BrokenError(path, lacking)
+    if missing := [name for name in _EXPECTED[group] if name not in vars(module)]:
+        raise BrokenError(path, f"it defines no {' and no '.join(missing)}")
     return module
 
 
@@ -175,27 +173,7 @@ def plugin_file(group: str, name: str) -> Path:
     return literal if literal.is_file() and not usual.is_file() else usual
 
 
-def _lacking(group: str, defined: set[str]) -> str:
-    """The required names that a plug-in does not define, as a reason; empty if it defines all."""
-    missing = [] if "*" in defined else [name for name in _EXPECTED.get(group, ()) if name not in defined]
-    return f"it defines no {' and no '.join(missing)}" if missing else ""
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """Every name that a file binds, at any depth; `*` if it has a star import."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            names.add(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-        elif isinstance(node, ast.alias):
-            names.add(node.asname or node.name)
-    return names
-
-
 def _reason(path: Path, error: Exception) -> str:
-    """The line and reason of a failure, in a few words."""
     why = next(iter(str(error).splitlines()), "")
     if isinstance(error, SyntaxError):
         why = error.msg

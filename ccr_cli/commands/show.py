@@ -93,7 +93,6 @@ def _list(workspace: Workspace, entries: Sequence[Entry]) -> None:
 
 
 def _facts(entry: Entry) -> dict[str, Any]:
-    """An artifact of the list as JSON."""
     about = c.artifact_facts(entry.artifact) if entry.artifact else {"kind": entry.kind, "path": str(entry.path)}
     outcome = entry.outcome
     figure = {"figure": outcome.figure, "value": outcome.value} if outcome.figure else {}

@@ -65,7 +65,6 @@ def train_sweep(
 
 
 def _show_plans(cells: Sequence[SweepCell], plans: Sequence[Planned], as_json: bool) -> None:
-    """Prints a dry run: one run per row, or all plans as JSON."""
     if as_json:
         own = [cell.plan for cell in cells if cell.plan]
         noise = {artifact.name for planned in own for artifact in planned.parents if artifact.kind == "noise"}

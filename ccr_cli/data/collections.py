@@ -202,7 +202,6 @@ def read(path: Path) -> tuple[Variant, ...]:
 
 
 def _check_keys(table: Any, kind: str, where: str) -> None:
-    """Checks the keys of a table and the types of their values."""
     if not isinstance(table, dict):
         raise ArtifactError(f"{where} is no table")
     for key in _NEEDED[kind]:
@@ -278,7 +277,6 @@ def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collectio
 
 
 def _mistakes(table: dict[str, Any]) -> Iterator[str]:
-    """Yields what is wrong with the description of a file."""
     path, role = table["path"], table["role"]
     if not path.strip("./"):
         yield f"the path of a file is that of a file, not {path!r}"

@@ -290,7 +290,6 @@ def _damage(what: str, *errors: type[Exception]) -> Iterator[None]:
 
 
 def _bigfile(path: Path) -> FeatureTable:
-    """Maps `feature.bin` of a folder."""
     words = _text(path / "shape.txt").split()
     if len(words) != 2 or not all(re.fullmatch("[1-9][0-9]{0,14}", word) for word in words):
         raise ArtifactError(

@@ -174,7 +174,6 @@ def recipe_of(processor: Any, name: str, model: str, inputs: str, *, crops_as_we
 
 
 def _three(values: Iterable[float]) -> tuple[float, float, float]:
-    """Returns one number per colour."""
     red, green, blue = values
     return float(red), float(green), float(blue)
 

@@ -77,7 +77,6 @@ class Encoder:
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 
     def _weights(self) -> Path:
-        """Returns the file of weights."""
         require_packages(f"the encoder {self.name}", self.extra, _CODE, self.package)
         published = getattr(importlib.import_module(self.package), f"EfficientnetLite{self.name[-1]}ModelFile")
         path = Path(published.get_model_file_path())

@@ -201,6 +201,5 @@ class Method(base.Method):
 
 
 def _network(config: Config, in_dim: int, dropout: float) -> Projection:
-    """One side's fully connected layers."""
     hidden = config.hidden if config.layers > 1 else None
     return Projection(in_dim, config.dim, hidden, dropout, norm_input=True, depth=config.layers - 1, activation=nn.ReLU)

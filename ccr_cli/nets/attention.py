@@ -74,7 +74,6 @@ class TransformerBlock(nn.Module):
         return out_WD
 
     def _finish(self, sum_WD: Tensor) -> Tensor:
-        """What follows the attention: its norm, the feed-forward network, the last norm."""
         y_WD = self.attention_norm(sum_WD)
         out_WD: Tensor = self.norm(y_WD + self.dropout(self.feed_forward(y_WD)))
         return out_WD

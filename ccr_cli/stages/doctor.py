@@ -78,7 +78,6 @@ def _optional(package: str) -> tuple[str, str]:
 
 
 def _check(group: str, name: str) -> tuple[str, str]:
-    """Checks what a plug-in is missing, if it can report that."""
     try:
         module = registry.load(group, name)
     except registry.BrokenError as error:

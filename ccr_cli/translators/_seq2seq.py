@@ -236,7 +236,6 @@ class Seq2Seq(ABC):
         """The precision, with `auto` resolved by the device."""
 
     def _version(self) -> str:
-        """The libraries with their versions."""
         import transformers
 
         return f"transformers {transformers.__version__}"

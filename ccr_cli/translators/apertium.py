@@ -274,7 +274,6 @@ def _package_version(package: str) -> str:
 
 
 def _output(*command: str) -> str:
-    """Standard output of a short command, "" if it fails."""
     try:
         done = subprocess.run(command, capture_output=True, env=_environment(), timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

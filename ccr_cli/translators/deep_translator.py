@@ -6,7 +6,6 @@ others (Google's public page, MyMemory and more) are reached through the classes
 """
 
 import copy
-import difflib
 import importlib.metadata
 import importlib.util
 import os
@@ -201,13 +200,6 @@ def code_of(lang: str, codes: Mapping[str, str]) -> str | None:
     return None
 
 
-def near(lang: str, codes: Mapping[str, str]) -> list[str]:
-    """Lists codes that may have been meant: of the same language, else those spelt alike."""
-    same = sorted(code for code in codes.values() if primary(code) == primary(lang))
-    alike = difflib.get_close_matches(primary(lang), sorted(set(codes.values()) - set(same)), n=5, cutoff=0.4)
-    return same + alike or sorted(codes.values())[:5]
-
-
 _RESUME = "the same command continues where it stopped"
 _VARIABLES = [name for provider in PROVIDERS.values() for name in provider.keys.values()]
 
@@ -341,7 +333,6 @@ class Translator:
         }
 
     def _keys(self) -> dict[str, str]:
-        """The keys that are set, by argument of the service."""
         if unset := _unset_variables(self.config):
             own = "; or your own server: --set url=http://localhost:5000" * (self.config.provider == "libretranslate")
             message = f"{self._provider.title} needs a key, and {' and '.join(unset)} is not set"
@@ -355,7 +346,6 @@ class Translator:
         return keys
 
     def _codes(self, source: str, target: str) -> tuple[str, str]:
-        """The provider's codes of both languages."""
         title, problem = self._provider.title, ""
         try:
             with closing(self._client.connect()) as connection:
@@ -368,7 +358,8 @@ class Translator:
         for lang, option in ((source, "source_code"), (target, "target_code")):
             code = getattr(self.config, option) or code_of(lang, codes)
             if not code:
-                hint = f"similar: {', '.join(near(lang, codes))}; --set {option}=CODE if the provider has a new one"
+                same = [known for known in sorted(codes.values()) if primary(known) == primary(lang)]
+                hint = f"its codes: {', '.join(same or sorted(codes.values()))}; --set {option}=CODE for a new one"
                 raise UsageError(f"{title} does not translate {lang}", hint=hint)
             pair.append(code)
         if pair[0] == pair[1]:

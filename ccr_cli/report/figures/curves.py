@@ -223,7 +223,7 @@ def option_curves(frame: pd.DataFrame, options: Mapping[str, Mapping[str, Any]])
         names = sorted({name for values in settings.values() for name in values})
         varying = [n for n in names if len({repr(values.get(n)) for values in settings.values()}) > 1]
         for name in varying:
-            numeric: dict[str, Any] = {r: values[name] for r, values in settings.items() if _number(values.get(name))}
+            numeric = {r: v[name] for r, v in settings.items() if type(v.get(name)) in (int, float)}
             rest = {r: repr([settings[r].get(n) for n in varying if n != name]) for r in numeric}
             part = rows[rows["run_id"].isin(list(numeric))]
             for _, alike in part.groupby(part["run_id"].map(rest), sort=True):
@@ -231,10 +231,6 @@ def option_curves(frame: pd.DataFrame, options: Mapping[str, Mapping[str, Any]])
                 if values.nunique() >= FEWEST_VALUES:
                     curves.append(OptionCurve(base, name, noise, alike.assign(value=values)))
     return sorted(curves, key=lambda curve: -curve.frame["value"].nunique())[:MOST_OPTIONS]
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def sweep(curves: Sequence[OptionCurve], metric: str, name: str) -> Figure | None:

@@ -29,8 +29,6 @@ TOP = 5
 """Most pictures in a strip per query."""
 FEWEST_RUNS, MOST_RUNS = 2, 6
 """Fewest runs that make a comparison of pairs, and most runs in it."""
-SHORT = 12
-"""Names of at most this many letters are left of their bars, others above them."""
 CELL, BAR, NAME = 3.1, 0.27, 0.15
 """Width of a scored pair, heights of a bar and of a line of a name above it, in inches."""
 _KEYS = ["slot_id", "lang", "translation"]
@@ -135,7 +133,6 @@ def strip(searches: Sequence[ExampleSearch], shares: bool = False) -> Figure | N
 
 
 def _hit(axes: Axes, hit: ExampleHit, left: float, bottom: float, shares: bool) -> None:
-    """A result in a strip: its image, framed if it is right, and its similarity."""
     image = thumbnail(hit.image, SIDE)
     centre: dict[str, Any] = {"ha": "center", "va": "center"}
     if image is None:
@@ -156,7 +153,6 @@ def _hit(axes: Axes, hit: ExampleHit, left: float, bottom: float, shares: bool) 
 
 
 def _bar(axes: Axes, left: float, bottom: float, width: float, height: float, share: float, color: Any) -> None:
-    """A bar of which a share is filled."""
     for part, fill in ((1.0, canvas.GRID), (share, color)):
         axes.add_patch(Rectangle((left, bottom), width * part, height, facecolor=fill, edgecolor="none", zorder=4))
 
@@ -263,9 +259,8 @@ def draw_pairs(
     if not chosen:
         return None
     colors = {label: look["color"] for label, look in canvas.styles(chosen[0].p_clean).items()}
-    beside = max(map(len, colors)) <= SHORT
-    names = {label: label if beside else canvas.wrapped(label, 2.76, 0.076, 4) for label in colors}
-    above = 0 if beside else sum(1 + name.count("\n") for name in names.values())
+    names = {label: canvas.wrapped(label, 2.76, 0.076, 4) for label in colors}
+    above = sum(1 + name.count("\n") for name in names.values())
     foot = 0.42 + BAR * len(colors) + NAME * above
     pictures = [thumbnail(image(str(pair.texts["item_id"])), 220) for pair in chosen]
     aside, head, below = (1.42, 1.5, 0.78) if any(picture is not None for picture in pictures) else (0.0, 0.95, 0.42)
@@ -290,29 +285,17 @@ def draw_pairs(
             text = canvas.wrapped(str(pair.texts.get(key) or MISSING), 2.35, 0.088, 3)
             axes.text(left + 0.52, down, text, fontsize=9.5, va="top")
             down -= 0.55
-        _bars(axes, pair, names, colors, left, foot)
-    return drawn
-
-
-def _bars(
-    axes: Axes, pair: ScoredPair, names: Mapping[str, str], colors: Mapping[str, Any], left: float, top: float
-) -> None:
-    """A bar of P(clean) for each run, and its similarity."""
-    beside = max(map(len, names)) <= SHORT
-    start, room = (left + 0.98, 1.0) if beside else (left, 1.9)
-    axes.text(start, top - 0.1, "P(clean)", fontsize=8, color=canvas.FAINT, va="center")
-    axes.text(left + 2.86, top - 0.1, "similarity", fontsize=8, color=canvas.FAINT, va="center", ha="right")
-    y = top - 0.34
-    for label, name in names.items():
-        if beside:
-            axes.text(start - 0.08, y, name, fontsize=8.5, ha="right", va="center")
-        else:
-            axes.text(start, y + 0.07, name, fontsize=8.5, va="top", linespacing=1.1)
+        axes.text(left, foot - 0.1, "P(clean)", fontsize=8, color=canvas.FAINT, va="center")
+        axes.text(left + 2.86, foot - 0.1, "similarity", fontsize=8, color=canvas.FAINT, va="center", ha="right")
+        y = foot - 0.34
+        for label, name in names.items():
+            axes.text(left, y + 0.07, name, fontsize=8.5, va="top", linespacing=1.1)
             y -= NAME * (1 + name.count("\n"))
-        _bar(axes, start, y - 0.065, room, 0.13, pair.p_clean[label], colors[label])
-        axes.text(start + room + 0.06, y, similarity(pair.p_clean[label]), fontsize=8.5, va="center")
-        axes.text(left + 2.86, y, similarity(pair.similarity[label]), fontsize=8.5, va="center", ha="right")
-        y -= BAR
+            _bar(axes, left, y - 0.065, 1.9, 0.13, pair.p_clean[label], colors[label])
+            axes.text(left + 1.96, y, similarity(pair.p_clean[label]), fontsize=8.5, va="center")
+            axes.text(left + 2.86, y, similarity(pair.similarity[label]), fontsize=8.5, va="center", ha="right")
+            y -= BAR
+    return drawn
 
 
 def place_points(drawn: EmbeddingMap) -> np.ndarray:

@@ -153,7 +153,6 @@ def figures(data: FigureData) -> tuple[dict[str, Drawing], list[FigureKind]]:
 
 
 def _save(figure: Figure, folder: Path, name: str) -> str:
-    """Writes a figure in all formats, and returns its SVG."""
     canvas.settle(figure)
     svg = canvas.to_svg(figure)
     for suffix, content in (("svg", svg.encode()), ("pdf", canvas.to_pdf(figure)), ("png", canvas.to_png(figure))):
@@ -248,7 +247,6 @@ def _common_options(data: ReportData, main: results.View) -> list[str]:
 
 
 def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
-    """The title of the page, and the line below the findings."""
     if not views:
         title = " and ".join(dict.fromkeys(f"{t.data} in {t.lang}" for t in data.translations))
         return {"title": data.title or title, "byline": " · ".join(dict.fromkeys(t.label for t in data.translations))}

@@ -234,7 +234,6 @@ def _captions(data: ReportData, of: ReportTranslation, title: str, frame: pd.Dat
 
 
 def _figures(row: Mapping[Any, Any]) -> list[str]:
-    """The numbers of a caption, where they are known."""
     known = {"round trip": row["round_trip_chrf"], "human": row["reference_chrf"]}
     figures = [f"{name} {decimal(value, 0)}" for name, value in known.items() if pd.notna(value)]
     if pd.notna(row["score"]):

@@ -351,7 +351,6 @@ def _difference_table(
 
 
 def _available(published: Published, unmatched: Sequence[str]) -> Table:
-    """The data sets and languages that have published figures."""
     rows = []
     for data, part in published_rows(published).groupby("data", sort=False):
         ratios = [percent(noise) for noise in sorted(part["noise"].unique())]

@@ -185,7 +185,6 @@ def recoveries(view: results.View) -> Table | None:
 
 
 def _recovered(win: Recovery | None, is_share: bool) -> Cell:
-    """The gain over the baseline, or its share of the gap to the oracle."""
     if win is None or (is_share and win.value is None):
         return Cell()
     if not is_share:

@@ -71,7 +71,6 @@ def _same_texts(translations: Sequence[ReportTranslation]) -> list[tuple[list[Re
 
 
 def _row_name(labels: Sequence[str]) -> str:
-    """The name of a row for translations with the same texts."""
     return labels[0] if len(labels) == 1 else f"{listed(labels)} (the same texts)"
 
 
@@ -145,7 +144,6 @@ def findings(translations: Sequence[ReportTranslation]) -> Findings:
 
 
 def _repetitions(translations: Sequence[ReportTranslation]) -> list[str]:
-    """Which translations have the same texts."""
     splits: dict[tuple[str, ...], list[str]] = {}
     for same, split, _ in _same_texts(translations):
         if len(same) > 1:

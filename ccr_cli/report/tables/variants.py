@@ -46,7 +46,6 @@ def variant_labels(runs: Runs, defaults: Mapping[str, Mapping[str, Any]] | None 
 
 
 def _varying(settings: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The options in which runs differ."""
     keys = {key for values in settings for key in values}
     return {key for key in keys if len({repr(values.get(key)) for values in settings}) > 1}
 

@@ -114,7 +114,6 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
 
 
 def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
-    """Whether all runs of a method are close to chance."""
     runs = rows.loc[rows["label"] == method, ["SumR", "low", "high"]].dropna().to_numpy(float).tolist()
     return bool(runs) and all(chance.is_close(value, (low, high), view.chance) for value, low, high in runs)
 

@@ -219,7 +219,6 @@ def _digest(folder: Path) -> str:
 
 
 def _summarise(data: dataset.Dataset) -> None:
-    """Says what was imported, and warns of missing media."""
     splits = ", ".join(f"{number:,} {split}" for split in SPLITS if (number := (data.items["split"] == split).sum()))
     langs = ", ".join(f"{number:,} {lang}" for lang, number in data.captions["lang"].value_counts().items())
     items, captions = counted(len(data.items), "item"), counted(len(data.captions), "caption")

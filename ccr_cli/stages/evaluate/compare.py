@@ -439,7 +439,6 @@ def _values(runs: Sequence[Sequence[bootstrap.RankedGallery]]) -> dict[str, Valu
 
 
 def _ranks(result: RunResult) -> pd.DataFrame:
-    """The rank of every query of a result."""
     try:
         ranks = evaluation.read_ranks(result.evaluation)
     except ArtifactError as error:

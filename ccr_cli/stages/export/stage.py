@@ -92,7 +92,6 @@ def _clear(folder: Path) -> None:
 def _write(
     folder: Path, workspace: Workspace, trained: base.Artifact, evaluations: Sequence[base.Artifact], onnx: bool
 ) -> dict[str, int]:
-    """Writes the files of an export; returns its counts."""
     settings, data = run.config(trained), dataset.read(workspace.parent(trained, "dataset"))
     feats = workspace.parent(trained, "features")
     links = [link for link in trained.parents if link.kind == "translation"]
@@ -262,7 +261,6 @@ def _about(method: str) -> str:
 
 
 def _command(feats: base.Artifact) -> str:
-    """The command that encodes other pictures like these, without the paths of this machine."""
     command = features.command(feats, Path("datasets/DATA"))
     for part in features.parts(feats):
         for value in map(str, part.given.values()):

@@ -133,7 +133,6 @@ def _some(names: Sequence[str]) -> str:
 def _write(
     folder: Path, items: Sequence[str], tables: Sequence[FeatureTable], places: Sequence[Place | None], dim: int
 ) -> pd.DataFrame:
-    """Writes the shards that do not exist yet, rows as they come; returns the index."""
 
     def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
         counts: list[int] = []

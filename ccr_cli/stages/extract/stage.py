@@ -218,7 +218,6 @@ class ExtractJob:
             self.pieces.take_from(earlier)
 
     def _write(self, site: Build) -> dict[str, int]:
-        """Writes the artifact's files from the pieces."""
         index = self.pieces.write_shards(site.folder)
         errors = index.loc[index["status"] == "failed", "error"]
         self.refuse_too_many(len(errors), len(index), next(iter(errors), ""), self.pieces.bounds())

@@ -181,7 +181,6 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
 
 
 def _made_from(artifact: base.Artifact, parents: Collection[str]) -> bool:
-    """Whether an artifact was made from one of these, by their ids."""
     return any(link.id in parents for link in artifact.parents)
 
 
@@ -225,7 +224,6 @@ def _facts(
 
 
 def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label) -> tuple[str, ...]:
-    """The options that are not the usual ones and do not stand in a label."""
     differing = [key for key in sorted(usual) if options.get(key, usual[key]) != usual[key]]
     return tuple(f"{key}={options[key]}" for key in differing if key != "judge" and key not in label.terms)
 
@@ -369,7 +367,6 @@ def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTrans
 
 
 def _text_hashes(artifact: base.Artifact) -> dict[str, str]:
-    """Hash of the forward captions of each split."""
     columns = ["source_caption_id", "split", "direction", "text"]
     frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, columns)
     rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")

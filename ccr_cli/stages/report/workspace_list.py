@@ -65,7 +65,9 @@ def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None
     if chosen is not None:
         entries, artifacts = [], list(chosen)
     for a in artifacts:
-        outcome = _with_run(workspace, a, _outcome(a))
+        outcome = _outcome(a)
+        if gone := gone_runs(workspace, a):
+            outcome = replace(outcome, words=f"{outcome.words}; {' and '.join(gone)} is gone")
         outcome = replace(outcome, words=f"stale; {outcome.words}") if a.id in stale else outcome
         entries.append(Entry(a.kind, a.path, a, _options(a, known), outcome))
     entries.sort(key=lambda entry: entry.created, reverse=True)
@@ -100,12 +102,6 @@ def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str
     return ", ".join([*source, *options])
 
 
-def _with_run(workspace: Workspace, artifact: base.Artifact, outcome: Outcome) -> Outcome:
-    """The outcome, and that the run behind it was deleted."""
-    gone = gone_runs(workspace, artifact)
-    return replace(outcome, words=f"{outcome.words}; {' and '.join(gone)} is gone") if gone else outcome
-
-
 def _outcome(artifact: base.Artifact) -> Outcome:
     counts = artifact.counts
     try:
@@ -138,7 +134,6 @@ def _outcome(artifact: base.Artifact) -> Outcome:
 
 
 def _run(artifact: base.Artifact) -> Outcome:
-    """The validation figure of the epoch that was kept."""
     counts = artifact.counts
     stopped = ", stopped early" if counts.get("stopped") else ""
     epoch = f"epoch {counts['best_epoch']} of {counts['epochs']}{stopped}" if counts["epochs"] else "nothing trained"

@@ -380,7 +380,6 @@ class Searcher:
             return True
 
     def _nearest(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
-        """The most similar entries of every query."""
         return self._all(query_QD, top) if self._index is None else self._indexed(query_QD, top)
 
     @torch.no_grad()
@@ -416,7 +415,6 @@ class Searcher:
         return Hit(place, item_id, similarity, text, self._resolved(item_id), caption_id, lang)
 
     def _item_of(self, entry: str) -> str:
-        """The item of an entry."""
         return entry if self.options.find == "items" else self._shown[entry][0]
 
     @cached_property
@@ -433,14 +431,12 @@ class Searcher:
         return items_of(self.data.items, str(self.options.split))
 
     def _items(self) -> Vectors:
-        """The items of the split that have features."""
         items = self._of_split()
         if items.empty:
             raise ArtifactError(f"{self.data.name} has no {self.options.split} items")
         return self.visuals(list(items["item_id"]))
 
     def _captions(self) -> Vectors:
-        """The captions of the split's items in the languages to search."""
         captions, langs, split = self.data.captions, self._caption_langs, self.options.split
         captions = captions[captions["lang"].isin(langs) & captions["item_id"].isin(set(self._of_split()["item_id"]))]
         if captions.empty:

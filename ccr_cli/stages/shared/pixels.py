@@ -106,7 +106,6 @@ def encoder_input(feats: base.Artifact) -> EncoderInput:
 
 
 def _encoder(feats: base.Artifact) -> tuple[Any, Any]:
-    """The plug-in that encoded features, and its Config."""
     parts = features.parts(feats)
     name = str(parts[0].request["encoder"])
     if len(parts) > 1 or features.FROM in parts[0].request or name == features.GIVEN:
@@ -187,7 +186,6 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
 
 
 def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:
-    """The folder of the media, and the media of the items with features."""
     index, data = features.read_index(feats), Workspace(feats.path.parents[2]).parent(feats, "dataset")
     encoded, items = set(index["item_id"][index["n_rows"] > 0]), dataset.read(data).items
     variable = os.environ.get("CCR_MEDIA_ROOT")

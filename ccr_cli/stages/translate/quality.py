@@ -123,7 +123,6 @@ def _captions(
 
 
 def _split(rows: pd.DataFrame, quality: pd.DataFrame, lang: str, human: Sequence[References]) -> dict[str, Any]:
-    """The summary of one split."""
     ratios, scores = quality["length_ratio"].dropna(), rows["score"].dropna()
     summary: dict[str, Any] = {
         "captions": len(rows),
