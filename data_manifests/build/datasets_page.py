@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """# Collections
 
 The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none
-of the data, and checks your files against them; `ccr data describe NAME` lists the files.
+of the data, and checks your files against them; `ccr data describe NAME` lists the files and explains the protocols.
 `data_manifests/build/datasets_page.py` makes this page from `data_manifests/*.toml`.
 
 The table rates each fact: **verified** (the official bytes were read or a script was run on them), **documented** (by
@@ -55,9 +55,8 @@ def _section(group: list[Variant]) -> Iterator[str]:
             captions = f"{next(iter(counted.values())):,} each"
         yield from _row(f"`{variant.name}`", variant.title, langs, _items(variant), captions)
     yield ""
-    protocols = {str(protocol["name"]): protocol for variant in group for protocol in variant.protocols}
-    for name, protocol in protocols.items():
-        yield f"- Protocol `{name}`: {protocol['note']} ({protocol['evidence']})"
+    if protocols := dict.fromkeys(f"`{protocol['name']}`" for variant in group for protocol in variant.protocols):
+        yield f"- Protocols: {', '.join(protocols)}"
     yield f"- Licence: {about['licence']}"
     yield f"- Cite: {about['citation']} {about['source_url']}"
     yield from (f"- {quirk}" for quirk in about.get("quirks", []))
