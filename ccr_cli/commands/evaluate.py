@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli.artifacts.base import FOLDERS, Artifact, load
@@ -27,6 +28,15 @@ def evaluate(
         metavar="NAME_OR_FOLDER",
         show_default=False,
     ),
+    text_vectors: Path | None = option(
+        None,
+        "With --zero-shot and --visual-vectors: vectors of the captions by id, made by any model: Parquet, "
+        ".safetensors, .npz, HDF5, or .npy with NAME.txt.",
+        show_default=False,
+    ),
+    visual_vectors: Path | None = option(
+        None, "With --text-vectors: vectors of the items by id, of the same dimension.", show_default=False
+    ),
     ensemble: bool = option(False, "Evaluate the given runs as one ensemble (mean of their similarities)."),
     device: str = "auto",
     name: str | None = None,
@@ -38,7 +48,8 @@ def evaluate(
     Evaluates a run on its own data set, translation and features, and writes an evaluation: R@1, R@5, R@10, MedR,
     MeanR, mAP and SumR, in the target language and in English. Given several runs, it writes an evaluation of each, or
     with --ensemble a single one. With --zero-shot --model it evaluates a pretrained model on every data set, in every
-    language. The table goes to standard error, the path to standard output.
+    language; with --text-vectors and --visual-vectors, the vectors of any other. The table goes to standard error, the
+    path to standard output.
     """
     options.check()
     inputs = call.inputs()
@@ -46,11 +57,17 @@ def evaluate(
     from ccr_cli.stages.evaluate.stage import evaluate as stage
     from ccr_cli.stages.shared.references import find
 
-    if model is not None:
-        _refuse_with_model(inputs, options, ensemble, name)
-        from ccr_cli.stages.evaluate.zero_shot import evaluate_model
+    if model is not None or text_vectors or visual_vectors:
+        flag = "--model" if model is not None else "--text-vectors"
+        if bool(text_vectors) != bool(visual_vectors):
+            raise UsageError("--text-vectors and --visual-vectors go together: both sides of one model")
+        if model is not None and text_vectors:
+            raise UsageError("--model has vectors of its own, so --text-vectors does not go with it")
+        _refuse_with_model(inputs, flag, options, ensemble, name)
+        from ccr_cli.stages.evaluate.zero_shot import VectorFiles, evaluate_pretrained
 
-        made = evaluate_model(inputs, model, options, device=device, force=force)
+        pretrained = VectorFiles(text_vectors, visual_vectors) if text_vectors and visual_vectors else str(model)
+        made = evaluate_pretrained(inputs, pretrained, options, device=device, force=force)
         for artifact in made:
             say(f"{artifact.name}:")
             show_summary(artifact)
@@ -86,15 +103,15 @@ def evaluate(
     c.emit(inputs, evaluations, call.json, lambda artifact: {"results": _results(artifact)})
 
 
-def _refuse_with_model(inputs: Inputs, options: EvaluationOptions, ensemble: bool, name: str | None) -> None:
-    """Refuses what does not go with `--model`."""
+def _refuse_with_model(inputs: Inputs, flag: str, options: EvaluationOptions, ensemble: bool, name: str | None) -> None:
+    """Refuses what does not go with `--model` or vectors."""
     if not options.zero_shot:
-        raise UsageError("--model goes with --zero-shot: a run has its own model", hint="add --zero-shot")
+        raise UsageError(f"{flag} goes with --zero-shot: a run has its own model", hint="add --zero-shot")
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
     if runs or ensemble:
-        raise UsageError(f"--model takes the place of {runs[0].name if runs else '--ensemble'}", hint="leave one out")
+        raise UsageError(f"{flag} takes the place of {runs[0].name if runs else '--ensemble'}", hint="leave one out")
     if name is not None:
-        raise UsageError(f"--name {name} does not go with --model, which evaluates on several data sets")
+        raise UsageError(f"--name {name} does not go with {flag}, which evaluates on several data sets")
 
 
 def _results(artifact: Artifact) -> list[dict[str, Any]]:
@@ -115,6 +132,7 @@ EPILOG = c.examples(
     "ccr evaluate --protocol coco-1k-5fold",
     "ccr evaluate --zero-shot --drop-leaks",
     "ccr evaluate --zero-shot --model google/siglip2-base-patch16-224",
+    "ccr evaluate --zero-shot --text-vectors texts.parquet --visual-vectors pictures.parquet",
     "ccr evaluate --translate-test",
     "ccr evaluate --task text",
     "ccr evaluate --corrupt 0.3 --corruption shuffle",

@@ -1,12 +1,15 @@
 """Ready-made features: readers of their file formats, and the matching of entries with items.
 
-- `.npz`: one array per item, under its id.
+- `.npz`, `.safetensors`: one array per item, under its id.
+- `.parquet`: one row per item, with a column of ids (`caption_id`, `item_id`, `id` or `text`, the first that there is)
+  and one of vectors, lists of numbers.
 - `.h5`, `.hdf5`, `.hdf`, `.h5py`: one dataset per item (HGR's frames and regions); in groups, the id is the path.
 - A folder of `.npy`: one array per item, `ID.npy`.
 - BigFile (NRCCR, HGR, Dual Encoding), a folder: `feature.bin` is float32, row by row; `shape.txt` holds `N D`; `id.txt`
   the ids of the rows, separated by white space. If rows are frames, `video2frames.txt` holds a Python dict from each
   video to the list of its frames' ids, in their order.
-- `.npy` with a list of ids: one array (N, D), or (N, R, D) with R regions per item (SCAN's `*_ims.npy`).
+- `.npy` with a list of ids (by default `NAME.txt` for `NAME.npy`): one array (N, D), or (N, R, D) with R regions per
+  item (SCAN's `*_ims.npy`).
 - `.mat` with a list of ids: one matrix with a column or a row per item (Karpathy's `vgg_feats.mat` has columns).
 
 Arrays of an item are (T, D), (1, T, D) or (D,). Nothing is unpickled or run.
@@ -27,8 +30,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from safetensors import SafetensorError, safe_open
 
 from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import MOST_UNPACKED, stem
 from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
@@ -39,6 +46,11 @@ BIGFILE = (BIN, "id.txt", "shape.txt", FRAMES)
 HDF5 = (".h5", ".hdf5", ".hdf", ".h5py")
 LISTED = (".npy", ".mat")
 """Formats that hold no ids."""
+KEYED = (".npz", ".safetensors", ".parquet", *HDF5)
+"""Formats of one file that hold ids."""
+ID_COLUMNS = ("caption_id", "item_id", "id", "text")
+"""Columns of a Parquet file that can hold the ids; the first that is there does."""
+LARGEST = float(np.finfo(np.float16).max)
 LARGEST_ITEM = 1 << 30
 """Bytes that the array of an item may have, if it is not that large in the file."""
 Place = tuple[int, int]
@@ -90,7 +102,10 @@ def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> tuple[list[Pla
 
 
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
-    """Pairs each file without ids with its list, in the order of both; UsageError if there are more or fewer lists."""
+    """Pairs each file without ids with its list, in the order of both; UsageError if there are more or fewer lists.
+
+    Without any list, `NAME.txt` is that of `NAME.npy`.
+    """
     bare = []
     for source in sources:
         suffix = source.suffix.lower()
@@ -103,16 +118,17 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
             raise ArtifactError(
                 f"{source} is one file of a BigFile", hint=f"pass its folder: --from {shlex.quote(str(source.parent))}"
             )
-        elif suffix not in (*LISTED, ".npz", *HDF5):
-            known = ", ".join((*LISTED, ".npz", *HDF5))
+        elif suffix not in (*LISTED, *KEYED):
+            known = ", ".join((*LISTED, *KEYED))
             raise ArtifactError(f"{source} has an unknown format; known: {known}, and folders of .npy or BigFile")
         elif suffix in LISTED:
             bare.append(source)
+    if not ids and all(source.with_suffix(".txt").is_file() for source in bare):
+        ids = [source.with_suffix(".txt") for source in bare]
     if len(ids) < len(bare):
-        raise UsageError(
-            f"{bare[len(ids)]} holds no ids, and ccr does not guess an order",
-            hint="pass a list of its ids, one per line in its order: --ids FILE",
-        )
+        lacking = bare[len(ids)]
+        hint = f"list them, one per line in its order, in {lacking.with_suffix('.txt').name}; or ccr extract --ids FILE"
+        raise UsageError(f"{lacking} holds no ids, and ccr does not guess an order", hint=hint)
     if len(ids) > len(bare):
         raise UsageError(f"--ids {ids[len(bare)]} is for .npy and .mat; the other formats hold their own ids")
     lists = iter(ids)
@@ -139,6 +155,10 @@ def opened(source: Path, ids: Path | None) -> AbstractContextManager[FeatureTabl
         return _npz(source)
     if suffix in HDF5:
         return opened_hdf5(source)
+    if suffix == ".safetensors":
+        return _safetensors(source)
+    if suffix == ".parquet":
+        return nullcontext(_parquet(source))
     assert ids is not None
     return nullcontext(_npy(source, ids) if suffix == ".npy" else _mat(source, ids))
 
@@ -218,6 +238,54 @@ def _npz(path: Path) -> Iterator[FeatureTable]:
             return _rows(value, what)
 
         yield FeatureTable(path, ids, rows)
+
+
+@contextmanager
+def _safetensors(path: Path) -> Iterator[FeatureTable]:
+    with _damage(str(path), SafetensorError, OSError):
+        file = safe_open(path, framework="pt")
+    with file as tensors:
+        ids = list(tensors.keys())
+
+        def rows(i: int) -> npt.NDArray[Any]:
+            what = f"{ids[i]!r} in {path}"
+            with _damage(what, SafetensorError, TypeError, RuntimeError):
+                value = tensors.get_tensor(ids[i])
+                return _rows((value.float() if value.is_floating_point() else value).numpy(), what)
+
+        yield FeatureTable(path, ids, rows)
+
+
+def _parquet(path: Path) -> FeatureTable:
+    """Reads the vectors whole, and no other column than theirs and that of the ids."""
+    schema = parquet_schema(path)
+    key = next((name for name in ID_COLUMNS if name in schema.names), None)
+    vectors = [field.name for field in schema if _is_list(field.type)]
+    if key is None or len(vectors) != 1:
+        columns = ", ".join(f"{field.name} ({field.type})" for field in schema)
+        wanted = f"a column of ids ({', '.join(ID_COLUMNS)}) and one of vectors, lists of numbers"
+        raise ArtifactError(f"{path} has the columns {columns}", hint=wanted)
+    ids: list[str] = []
+    parts = [np.empty((0, 0), np.float32)]
+    for batch in parquet_batches(path, [key, vectors[0]]):
+        column, names = batch.column(vectors[0]), batch.column(key).to_pylist()
+        lengths = pc.list_value_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        flat = column.flatten()
+        wrong = next((i for i, n in enumerate(lengths) if n != lengths[0] or not n or names[i] is None), None)
+        if wrong is not None or flat.null_count or (len(parts) > 1 and parts[-1].shape[1] != lengths[0]):
+            row = len(ids) + (wrong or 0)
+            known = lengths[0] if len(parts) == 1 else parts[-1].shape[1]
+            problem = f"{path}, row {row + 1} ({names[wrong or 0]!r}): a vector of {lengths[wrong or 0]} numbers"
+            raise ArtifactError(f"{problem}; expected an id, and {known} numbers without gaps as in the first row")
+        ids += map(str, names)
+        parts.append(flat.to_numpy(zero_copy_only=False).reshape(len(names), -1))
+    return _by_number(path, ids, np.concatenate(parts[1:]) if ids else parts[0])
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    return bool(pa.types.is_floating(kind.value_type) or pa.types.is_integer(kind.value_type))
 
 
 @contextmanager
@@ -373,3 +441,19 @@ def _rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
     if rows.ndim != 2 or not rows.shape[1]:
         raise ArtifactError(f"{what} has the shape {value.shape}; expected (T, D), (1, T, D) or (D,)")
     return rows
+
+
+def half_precision(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
+    """The rows of an item in half precision; ArtifactError if a value is not finite or too large."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        half_TD = np.ascontiguousarray(rows_TD, dtype="<f2")
+    bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
+    if bits.max(initial=0) < 0x7C00:
+        return half_TD
+    bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
+    if len(bad):
+        hint = "fix the features, or leave the item out: it is then recorded as missing"
+        raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
+    most = float(np.abs(rows_TD.astype(np.float64)).max())
+    hint = "scale all features by one factor, or each row to unit length"
+    raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)

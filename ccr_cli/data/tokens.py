@@ -273,7 +273,7 @@ class HFTokenizer(Tokenizer):
 
 
 class GivenTokenizer(Tokenizer):
-    """Row numbers of texts of which only features exist: `keys`, in the order of their features."""
+    """Row numbers of texts of which only vectors exist: `keys`, in the order of these."""
 
     kind = "given"
 
@@ -284,10 +284,9 @@ class GivenTokenizer(Tokenizer):
     def _ids(self, texts: list[str]) -> Iterable[list[list[int]]]:
         unknown = next((text for text in texts if text not in self.row_of), None)
         if unknown is not None:
-            some = ", ".join(list(self.row_of)[:3])
-            raise ArtifactError(
-                f"there is no feature of the text {unknown!r}", f"texts of this model are keys: {some}, ..."
-            )
+            some = ", ".join(map(repr, list(self.row_of)[:3]))
+            hint = f"one of the {len(self.row_of):,} texts that this model has vectors of, such as {some}"
+            raise ArtifactError(f"there is no vector of the text {unknown!r}", hint)
         return ([[self.row_of[text]]] for text in texts)
 
 

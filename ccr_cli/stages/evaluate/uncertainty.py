@@ -131,13 +131,14 @@ class Softmax:
             captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
         try:
             validation = gallery(data, features[0], TEMPERATURE_SPLIT, captions, "captions", model.needs)
+            count = len(validation.texts)
+            some = np.linspace(0, count - 1, min(TEMPERATURE_QUERIES, count)).round().astype(int)
+            texts = model.texts([validation.texts[n] for n in some])
         except ArtifactError as error:
             say(f"no temperature can be fitted, so there is no uncertainty: {error.message}", level=1)
             return cls(model, ())
-        count = len(validation.texts)
-        some = np.linspace(0, count - 1, min(TEMPERATURE_QUERIES, count)).round().astype(int)
         right_Q = torch.from_numpy(validation.item_T[some]).to(model.device)
-        visuals, texts = model.visuals(validation, features), model.texts([validation.texts[n] for n in some])
+        visuals = model.visuals(validation, features)
         pairs = zip(model.apart(texts), model.apart(visuals), strict=True)
         fit = softmax_uncertainty.fit_temperature
         return cls(model, [fit(text_QD @ visual_VD.T, right_Q) for text_QD, visual_VD in pairs])

@@ -1,24 +1,30 @@
-"""`ccr evaluate --zero-shot --model`: a pretrained dual encoder on every data set, with no run of the user's own.
+"""`ccr evaluate --zero-shot` with `--model` or vectors: a pretrained model, with no run of the user's own.
 
-Features are extracted and the run `pretrained` is made where they are not there; then it is evaluated as any run.
+Features are extracted or imported and the run `pretrained` is made where they are not there; then it is evaluated as
+any run.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
 
 from ccr_cli import hub
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts import dataset as datasets
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.signature import FULL
-from ccr_cli.console import warn
+from ccr_cli.console import say, warn
+from ccr_cli.data import features as formats
 from ccr_cli.encoders.base import sha256_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.evaluate.queries import captions_of
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.evaluate.targets import protocol_of, with_hint
-from ccr_cli.stages.extract.options import ExtractOptions
+from ccr_cli.stages.extract.existing import extract_from, fingerprint
+from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.stage import extract
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 from ccr_cli.stages.shared.splits import Split
@@ -28,18 +34,28 @@ from ccr_cli.stages.train.stage import train
 METHOD = "pretrained"
 
 
-def evaluate_model(
-    inputs: Inputs, model: str, options: EvaluationOptions, *, device: str = "auto", force: bool = False
+@dataclass(frozen=True)
+class VectorFiles:
+    """A model that is known by its vectors alone: files of them by the ids of captions and of items."""
+
+    texts: Path
+    visual: Path
+
+
+def evaluate_pretrained(
+    inputs: Inputs, model: str | VectorFiles, options: EvaluationOptions, *, device: str = "auto", force: bool = False
 ) -> list[base.Artifact]:
-    """Evaluates a dual encoder on the named data sets, or on all of the workspace, in every language they have.
+    """Evaluates a model on the named data sets, or on all of the workspace, in every language they have.
+
+    It is a dual encoder, by hub name or folder, or vectors.
 
     A data set that does not fit is an error if it was named or no other is left; otherwise it is left out with a
     warning. In a dry run it plans what the first missing step would make for each.
 
     Raises:
-        ArtifactError: If there is nothing to evaluate on, or the model is damaged.
+        ArtifactError: If there is nothing to evaluate on, the model is damaged, or vectors are missing or unusable.
         UnavailableError: If the model is neither on this machine nor on the hub.
-        UsageError: If it is no dual encoder.
+        UsageError: If it is no dual encoder, or vectors of texts and items differ in dimension.
     """
     options.check()
     named = [a for a in inputs.named if a.kind == "dataset"]
@@ -66,28 +82,82 @@ def evaluate_model(
 
 
 def _evaluate(
-    inputs: Inputs, artifact: base.Artifact, model: str, options: EvaluationOptions, device: str, force: bool
+    inputs: Inputs,
+    artifact: base.Artifact,
+    model: str | VectorFiles,
+    options: EvaluationOptions,
+    device: str,
+    force: bool,
 ) -> base.Artifact:
     data = datasets.read(artifact)
-    langs = options.langs or _langs(data, options)
+    langs, vectors = _langs(data, model, options), model if isinstance(model, VectorFiles) else None
     inputs.note(artifact)
-    feats = _features(inputs, artifact, model, device)
+    feats = _imported(inputs, artifact, vectors) if vectors else _features(inputs, artifact, str(model), device)
     inputs.note(feats)
-    of_data = Inputs(inputs.workspace, [artifact, feats])
-    run = train(of_data, TrainingOptions(method=METHOD, lang=data.source_lang, device=device))
+    translations = [a for a in inputs.named if a.kind == "translation" and made_from(artifact)(a)]
+    training = TrainingOptions(
+        method=METHOD,
+        lang=None if translations else data.source_lang,
+        text_vectors=vectors.texts if vectors else None,
+        device=device,
+    )
+    run = train(Inputs(inputs.workspace, [artifact, feats, *translations]), training)
     inputs.note(run)
     own = replace(options, zero_shot=False, langs=tuple(langs))
     return evaluate(Inputs(inputs.workspace, [run]), run, own, device=device, force=force)
 
 
-def _langs(data: datasets.Dataset, options: EvaluationOptions) -> Sequence[str]:
-    """The languages that people wrote captions in for the split."""
+def _langs(data: datasets.Dataset, model: str | VectorFiles, options: EvaluationOptions) -> Sequence[str]:
+    """The languages that people wrote captions in for the split, and that have vectors; those of the options.
+
+    Vectors of the split's items, and of the captions of a language, are all there or none.
+    """
     protocol = protocol_of(data, replace(options, protocol=options.protocol or FULL))
     split = Split.of(data, protocol.split)
-    langs = [lang for lang in protocol.langs or data.languages() if not captions_of(split, lang, protocol).empty]
-    if not langs:
+    captions = {lang: captions_of(split, lang, protocol) for lang in protocol.langs or data.languages()}
+    written = [lang for lang, rows in captions.items() if not rows.empty]
+    if not written:
         raise ArtifactError(f"{data.name} has no captions for its {protocol.split} items")
-    return langs
+    if not isinstance(model, VectorFiles):
+        return options.langs or written
+    of_split, items = f"{protocol.split} items of {data.name}", split.items["item_id"]
+    with formats.opened(*formats.with_lists([model.texts], [])[0]) as table:
+        known = frozenset(table.ids)
+    needed = {*options.langs, data.source_lang} & {*written}
+    for lang in written:
+        if _lacks(known, captions[lang]["caption_id"], model.texts, f"{lang} captions of the {of_split}"):
+            if lang in needed:
+                raise _none(model.texts, known, captions[lang]["caption_id"], f"the {lang} captions of the {of_split}")
+            say(f"{lang} is not evaluated: it has no vectors", level=0)
+            written = [other for other in written if other != lang]
+    with formats.opened(*formats.with_lists([model.visual], [])[0]) as table:
+        (places, _), known = formats.join(list(items), [table]), frozenset(table.ids)
+    if _lacks(items[[place is not None for place in places]], items, model.visual, of_split):
+        raise _none(model.visual, known, items, f"the {of_split}")
+    return options.langs or written
+
+
+def _none(path: Path, known: Collection[str], ids: pd.Series, what: str) -> ArtifactError:
+    """The error for a file without any vector of what is measured."""
+    held = f"it has {', '.join(map(repr, sorted(known)[:3]))}" if known else "it is empty"
+    return ArtifactError(f"{path} has no vectors of {what}: {held}", hint=f"name them by ids, such as {ids.iloc[0]!r}")
+
+
+def _lacks(known: Collection[str], ids: pd.Series, path: Path, what: str) -> bool:
+    """Whether none of the ids is known; ArtifactError if some are and others not."""
+    absent = ids[~ids.isin(known)]
+    if 0 < len(absent) < len(ids):
+        some = ", ".join(map(repr, absent[:3])) + (", ..." if len(absent) > 3 else "")
+        problem = f"{path} lacks {len(absent):,} of {len(ids):,} {what}: {some}"
+        raise ArtifactError(problem, hint="add their vectors; a part of the queries or items measures something else")
+    return len(absent) > 0
+
+
+def _imported(inputs: Inputs, data: base.Artifact, model: VectorFiles) -> base.Artifact:
+    """The features artifact of vectors of the items."""
+    digest = fingerprint(formats.with_lists([model.visual], []))
+    options = ExtractOptions(name=f"{model.visual.stem}-{digest[:6]}", max_failed=1.0)
+    return extract_from(Inputs(inputs.workspace, [data]), ReadyFeatures(from_=[model.visual]), options)
 
 
 def _features(inputs: Inputs, data: base.Artifact, model: str, device: str) -> base.Artifact:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ from ccr_cli.artifacts.build import PLAN, Build, build_artifact
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
-from ccr_cli.data.features import FeatureTable, Place, join
+from ccr_cli.data.features import FeatureTable, Place, half_precision, join
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
@@ -36,7 +36,6 @@ from ccr_cli.stages.shared.inputs import Inputs, require_parent
 BLOCK = 1 << 20
 """Bytes that are joined at once."""
 HASHERS = 4
-LARGEST = float(np.finfo(np.float16).max)
 SHOWN = 3
 JOINT = "_"
 """Between the names of the parts."""
@@ -57,7 +56,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
         raise UsageError("--encoder-name is empty")
     data = inputs.one("dataset", "", hint="ccr data import FOLDER")
     pairs = formats.with_lists(sources, existing.ids or [])
-    request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: _fingerprint(pairs)}
+    request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: fingerprint(pairs)}
 
     def write(site: Build) -> dict[str, int]:
         items = list(dataset.read(data).items["item_id"])
@@ -89,7 +88,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
     return build_artifact(inputs.workspace, "features", name, request, [data], write=write, force=options.force)
 
 
-def _fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
+def fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
     """The sha256 of one file; of several files, folders and lists, that of their contents, wherever they are."""
     digests = [[_content(path) for path in pair if path is not None] for pair in pairs]
     single = len(digests) == len(digests[0]) == 1
@@ -144,7 +143,7 @@ def _write(
             counts.append(len(rows_TD))
             missing = "NotInFile: no source has it" if place is None else "Empty: its entry has no rows"
             errors.append(None if len(rows_TD) else missing)
-            handle.write(_half(item, rows_TD).data)
+            handle.write(half_precision(item, rows_TD).data)
         return np.array(counts, dtype=np.int32), errors
 
     def need(first: int) -> float:
@@ -154,22 +153,6 @@ def _write(
         return left * (size / done if done else 2 * dim)
 
     return write_shards(folder, items, dim, fill, need)
-
-
-def _half(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
-    """The rows of an item in half precision; ArtifactError if a value is not finite or too large."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        half_TD = np.ascontiguousarray(rows_TD, dtype="<f2")
-    bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
-    if bits.max(initial=0) < 0x7C00:
-        return half_TD
-    bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
-    if len(bad):
-        hint = "fix the features, or leave the item out: it is then recorded as missing"
-        raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
-    most = float(np.abs(rows_TD.astype(np.float64)).max())
-    hint = "scale all features by one factor, or each row to unit length"
-    raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)
 
 
 def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:

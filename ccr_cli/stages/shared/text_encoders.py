@@ -1,24 +1,111 @@
-"""The tokenizer and the text encoder of a run, which belong together."""
+"""The text side of a method: a tokenizer, and the text encoder that its options name; or vectors in its place.
 
+Shape suffixes: N entries of a file, T texts, D vector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
 import torch
 
 from ccr_cli.artifacts.dataset import Dataset
+from ccr_cli.console import counted, warn
+from ccr_cli.data import features as formats
 from ccr_cli.data.tokens import GivenTokenizer, HFTokenizer, NgramTokenizer, Tokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, TransformerTextEncoder, build_text_encoder
 
 GIVEN = "given"
+ALIKE = 0.999
+"""Cosine above which two vectors of one text are taken for the same."""
 
 
-def make_text_side(config: Any, data: Dataset) -> tuple[Tokenizer, TextEncoder]:
-    """The tokenizer and the text encoder of a method's options.
+@dataclass(frozen=True)
+class TextVectors:
+    """Vectors of texts, in place of a text encoder."""
+
+    path: Path
+    texts: list[str]
+    """Each once."""
+    vector_TD: npt.NDArray[np.float32]
+
+    def covered(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of a table whose `text` has a vector."""
+        return frame[frame["text"].isin(set(self.texts))]
+
+
+def read_text_vectors(path: Path, captions: pd.DataFrame) -> TextVectors:
+    """Reads the vectors of captions (`caption_id`, `text`), in any order; `data.features` documents the formats.
+
+    An entry is named by the id of a caption, or by a text itself, such as a query. A text has one vector: of several
+    captions with that text their mean.
+
+    Raises:
+        ArtifactError: If the file is damaged or has an id twice, no caption is in it, or a vector is zero, not finite
+            or of another length than the first.
+    """
+    text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
+    known = set(text_of.values())
+    with formats.opened(*formats.with_lists([path], [])[0]) as table:
+        text_N = [text_of.get(name, name) for name in table.ids]
+        if again := [name for name, times in Counter(table.ids).items() if times > 1]:
+            raise ArtifactError(f"the id {again[0]!r} is twice in {path}", hint="one vector for each caption")
+        others = [name for name, text in zip(table.ids, text_N, strict=True) if text not in known]
+        if len(others) == len(text_N):
+            entries = f"it has {_some(others)}" if others else "it is empty"
+            hint = f"name vectors by ids of captions, such as {_some(list(text_of))}"
+            raise ArtifactError(f"none of the {len(text_of):,} captions is in {path}: {entries}", hint=hint)
+        if others:
+            what = f"{len(others):,} of {len(text_N):,} vectors in {path.name} are named by no caption's id"
+            warn(f"{what}, and are kept as those of the texts {_some(others)}")
+        vector_ND = np.concatenate([_vector(table, n, name) for n, name in enumerate(table.ids)])
+    texts = sorted(set(text_N))
+    at = {text: row for row, text in enumerate(texts)}
+    row_N = np.array([at[text] for text in text_N])
+    sum_TD = np.zeros((len(texts), vector_ND.shape[1]))
+    np.add.at(sum_TD, row_N, vector_ND)
+    vector_TD = (sum_TD / np.bincount(row_N)[:, None]).astype(np.float32)
+    product_N = np.einsum("nd,nd->n", vector_ND, vector_TD[row_N])
+    cosine_N = product_N / (np.linalg.norm(vector_ND, axis=1) * np.linalg.norm(vector_TD[row_N], axis=1) + 1e-30)
+    if several := {text_N[n] for n in np.flatnonzero(cosine_N < ALIKE)}:
+        what = f"{counted(len(several), 'text')} with several vectors in {path.name}"
+        warn(f"{what}: the mean stands for {_some(several)}")
+    return TextVectors(path, texts, vector_TD)
+
+
+def _vector(table: formats.FeatureTable, number: int, name: str) -> npt.NDArray[np.float32]:
+    """A vector (1, D), which half precision could hold as it holds those of pictures."""
+    rows_TD, dim = table.rows(number), table.rows(0).shape[1]
+    if rows_TD.shape != (1, dim):
+        problem = f"{name!r} in {table.path} has {len(rows_TD)} x {rows_TD.shape[1]} numbers"
+        raise ArtifactError(f"{problem}, expected one vector of {dim}, as the first entry has")
+    formats.half_precision(name, rows_TD)
+    if not rows_TD.any():
+        raise ArtifactError(f"{name!r} in {table.path} is the zero vector, which has no direction")
+    return rows_TD.astype(np.float32)
+
+
+def _some(names: Collection[str]) -> str:
+    return ", ".join(map(repr, sorted(names)[:3])) + (", ..." if len(names) > 3 else "")
+
+
+def make_text_side(config: Any, data: Dataset, vectors: TextVectors | None = None) -> tuple[Tokenizer, TextEncoder]:
+    """The tokenizer and the text encoder of a method's options; `vectors` are those of the user.
 
     Raises:
         ArtifactError: If they need text features and the data set has none.
         UsageError: If texts may be longer than the encoder can read.
     """
+    if vectors is not None:
+        return GivenTokenizer(vectors.texts), GivenTextEncoder(torch.from_numpy(vectors.vector_TD))
     if config.text_encoder == GIVEN:
         features_TD = data.text_features()
         if features_TD is None:

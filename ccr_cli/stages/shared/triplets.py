@@ -156,6 +156,10 @@ def training_triplets(
     """
     chosen = data if feats is None else Split.of(data, "train")
     item_ids = list(chosen.items["item_id"])
+    if feats is not None and not least:
+        index = features.read_index(feats)
+        there = set(index.loc[index["n_rows"] > 0, "item_id"])
+        item_ids = [item for item in item_ids if item in there]
     if feats is not None and (item_ids or least):
         visual, item_ids = read_visuals(feats, item_ids, needs)
     else:

@@ -12,7 +12,7 @@ from ccr_cli.encoders.base import sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.judges.base import load_judge
 from ccr_cli.methods.config import Config
-from ccr_cli.stages.shared.text_encoders import GIVEN
+from ccr_cli.stages.shared.text_encoders import GIVEN, TextVectors
 from ccr_cli.transformers_loading import transformers_loading
 
 NGRAM = Config.text_encoder
@@ -104,3 +104,22 @@ def require_readable(config: Config) -> None:
         if config.judge_side != "cross_lingual":
             hint = "--set head=residual, or --set judge_side=cross_lingual --set sentence_encoder=NAME_OR_FOLDER"
         raise UsageError(problem, hint=hint)
+
+
+def require_same_space(vectors: TextVectors, feats: base.Artifact) -> None:
+    """Refuses vectors of texts and features of pictures that no cosine can compare.
+
+    Raises:
+        ArtifactError: If a picture's features are zero.
+        UsageError: If both differ in dimension.
+    """
+    dim, other = int(feats.json("encoder.json").get("dim") or 0), vectors.vector_TD.shape[1]
+    if dim != other:
+        problem = f"{vectors.path} has vectors of {other} numbers, and those of the pictures in {feats.path} have {dim}"
+        raise UsageError(problem, hint="vectors of texts and pictures by one model; or --set head=linear, and training")
+    index = features.read_index(feats)
+    items = list(index.loc[index["n_rows"] > 0, "item_id"])
+    for first in range(0, len(items), features.SHARD_ITEMS):
+        rows_VD, _, found = features.read_rows(feats, items[first : first + features.SHARD_ITEMS], pooled=True)
+        if zero := [item for item, row_D in zip(found, rows_VD, strict=True) if not row_D.any()]:
+            raise ArtifactError(f"the vector of {zero[0]!r} in {feats.path} is zero, which has no direction")

@@ -68,6 +68,13 @@ class TrainingOptions:
         request=True,
         sweep=True,
     )
+    text_vectors: Path | None = option(
+        None,
+        "Vectors of the captions by id, made by any model, instead of a text encoder: Parquet, .safetensors, .npz, "
+        "HDF5, or .npy with NAME.txt.",
+        request=lambda o: o.text_vectors is not None,
+        show_default=False,
+    )
     pairs: Path | None = option(
         None,
         "Train on the pairs of this file (.parquet or .csv) except those it calls noisy; ccr diagnose --export writes "

@@ -15,9 +15,11 @@ from ccr_cli.artifacts.build import building
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import say, warn
 from ccr_cli.data import pairs_file
+from ccr_cli.data.features import with_lists
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean
 from ccr_cli.judges.base import load_judge
 from ccr_cli.stages.extract import stage as extract
+from ccr_cli.stages.extract.existing import fingerprint
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, default_request, request_of
 from ccr_cli.stages.shared.sharding import own_device
@@ -99,13 +101,16 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         pairs.table.require("slot_id", *(["p_clean"] if pairs.weighted or options.trusts else []))
         pairs.table.refuse_others(data, "slot_id", sources.langs)
     start = configure(module.Config, module.Method.PRESETS.get(options.preset or "", {}), options.method)
-    if data.text_features() is not None:
+    if data.text_features() is not None or options.text_vectors:
         start = replace(start, text_encoder=GIVEN)
     config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
     if config.aligned:
         start = start_aligned(start, config, sources.features)
         config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
         require_aligned(config, sources.features)
+    if options.text_vectors and config.text_encoder != GIVEN:
+        problem = f"--text-vectors takes the place of text_encoder={config.text_encoder}"
+        raise UsageError(problem, hint="leave one out")
     refuse_unused(config, config.judge)
     require_readable(config)
     if options.trusts and not pairs and load_judge(config.judge).speaks in ("never", "step"):
@@ -140,6 +145,8 @@ def _request(sources: Sources, options: TrainingOptions, config: Any, own: Seque
         "pairs": sources.pairs.request() if sources.pairs else None,
         "noise": sources.noise.request if sources.noise else None,
     }
+    if options.text_vectors:
+        facts["text_vectors"] = {"sha256": fingerprint(with_lists([options.text_vectors], []))}
     request = request_of(options, **facts) | recorded(config)
     if own:
         request["source"] = {"sha256": registry.source_sha256(own)}

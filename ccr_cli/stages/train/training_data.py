@@ -3,10 +3,12 @@
 Shape suffixes: N triplets, V visual items.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -19,8 +21,9 @@ from ccr_cli.judges.base import Belief, FloatArray, load_judge
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.pixels import load_tower, require_same
-from ccr_cli.stages.shared.text_encoders import make_text_side
+from ccr_cli.stages.shared.text_encoders import make_text_side, read_text_vectors
 from ccr_cli.stages.shared.triplets import Gallery, gallery, training_triplets, without
+from ccr_cli.stages.train.alignment import require_same_space
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
 
@@ -55,6 +58,14 @@ class TrainingData:
         )
         for lang in self.human:
             warn(f"people wrote the {lang} training captions: the run is marked as trained on human captions")
+        self.vectors = None
+        """Vectors of texts in place of a text encoder; captions that have none are left out."""
+        if options.text_vectors:
+            frames = (frame[frame["text"].notna()] for each in given.values() for frame in each.values())
+            texts = pd.concat([frame[["caption_id", "text"]] for frame in (captions, *frames)])
+            self.vectors = read_text_vectors(options.text_vectors, texts)
+            if config.aligned:
+                require_same_space(self.vectors, sources.features)
         self.needs: frozenset[str] = config.needs()
         """The inputs that the method reads, `Config.needs`."""
         self.tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in self.needs else None
@@ -62,6 +73,12 @@ class TrainingData:
         self.judge = load_judge(config.judge)
         used, compared = without(self.data, getattr(config, "left_out", "")), self.judge.compares_texts
         least = 2 if config.epochs else 0
+        if self.vectors:
+            covers = self.vectors.covered
+            used = replace(used, captions=covers(used.captions))
+            translations = {
+                k: {name: covers(frame) for name, frame in each.items()} for k, each in translations.items()
+            }
         triplets = training_triplets(
             used, translations, pairs, sources.features, self.needs, second, compared=compared, least=least
         )
@@ -142,7 +159,7 @@ class TrainingData:
         if self.tower is not None:
             require_same(self.tower, visual, sources.features, item_ids)
         torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
-        self.tokenizer, self.text_encoder = make_text_side(config, self.data)
+        self.tokenizer, self.text_encoder = make_text_side(config, self.data, self.vectors)
         say("tokenising", level=1)
         self.source = self.tokenizer.encode(triplets.source)
         if isinstance(self.tokenizer, HFTokenizer) and (unknown := self.tokenizer.unknown(self.source)) > UNKNOWN:

@@ -307,7 +307,7 @@ def test_texts_that_are_features(tmp_path: Path) -> None:
     found = toy.ccr("search", "some-61", *CPU, workspace=tmp_path / "moved")
     assert found.code == 0 and "some-" in found.out
     unknown = toy.ccr("search", "a dog", *CPU, workspace=tmp_path / "moved")
-    assert unknown.code == 4 and "no feature of the text 'a dog'" in unknown.err
+    assert unknown.code == 4 and "no vector of the text 'a dog'" in unknown.err
 
 
 def test_the_name_of_a_run_on_features_is_plain(tmp_path: Path) -> None:
