@@ -261,7 +261,7 @@ def test_ids_twice_and_empty_or_malformed_files(side: int, imported: Chain, tmp_
 
 def test_several_vectors_of_one_text_are_averaged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     captions = pd.DataFrame({"caption_id": ["a", "b", "c", "d"], "text": ["sun", "sun", "moon", "moon"]})
-    one, other = np.float32([1, 0]), np.float32([0, 3])
+    one, other = np.array([1, 0], np.float32), np.array([0, 3], np.float32)
     path = in_npz(tmp_path / "t", {"b": other, "c": one, "a": one, "d": one, "a query": other})
     read = read_text_vectors(path, captions)
     assert read.texts == ["a query", "moon", "sun"]
