@@ -83,6 +83,7 @@ SHAPES: dict[str, Any] = {
             {
                 "seconds?": float, "media_root?": str | None, "recipe?": ({str: ANY}, NoneType), "source?": ANY,
                 "engine.forward?": {str: str | None}, "given?": ({str: ANY}, [{str: ANY}], NoneType),
+                "device?": str | None, "texts_per_second?": float, "items_per_second?": float, "weights_bytes?": int,
             },
             NoneType,
         ),

@@ -86,6 +86,18 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+def weights_bytes(encoder: Encoder) -> int:
+    """Returns the size of an encoder's weights in memory; of a dual encoder's, without its text side."""
+    networks = [part for part in vars(encoder).values() if isinstance(part, torch.nn.Module)]
+    weights = {
+        weight.data_ptr(): weight.nbytes
+        for network in networks
+        for name, weight in network.named_parameters()
+        if ".text_" not in f".{name}"
+    }
+    return sum(weights.values())
+
+
 def pixels_of(image: Image.Image) -> torch.Tensor:
     """Returns the levels of an RGB picture, (3, H, W) uint8."""
     return torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()

@@ -16,6 +16,12 @@ Visual = Literal["projection", "transformer", "gpo"]
 Head = Literal["linear", "identity", "residual"]
 
 
+ALIGNED: dict[str, Any] = {"dropout": 0.0, "text_dropout": 0.0, "hidden": 0, "visual": "projection"}
+"""Defaults of a run that starts from an alignment; `dim` follows from the features."""
+ALIGNED_TEXTS: dict[str, Any] = {"pooling": "own", "max_tokens": 0}
+"""Those of its text encoder, which follows from the features too."""
+
+
 class Range(NamedTuple):
     """The values that a number among the options may have; `Config` refuses others."""
 

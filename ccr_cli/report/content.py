@@ -15,6 +15,7 @@ from ccr_cli.artifacts.base import Artifact
 from ccr_cli.data.published import Published
 from ccr_cli.report.tables.differences import Rankings
 from ccr_cli.report.tables.results import RunFacts
+from ccr_cli.report.tables.systems import SystemCost
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,6 @@ class ReportData:
     diagnoses: Sequence[RunDiagnosis] = ()
     judged_translations: Sequence[Mapping[str, Any]] = ()
     """Summaries of the diagnoses of translations, the oldest first."""
-    """Summaries of the diagnoses of translations."""
     histories: Sequence[TrainingHistory] = ()
     searches: Sequence[ExampleSearch] = ()
     maps: Sequence[EmbeddingMap] = ()
@@ -228,6 +228,8 @@ class ReportData:
     outside: Mapping[tuple[str, str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
     """By run, signature and kind (empty: categories left out of training), queries with and without a match in the
     gallery."""
+    costs: Mapping[str, SystemCost] = field(default_factory=dict)
+    """By run, what it costs."""
     published: Published | None = None
     """What results are compared with, if requested."""
 

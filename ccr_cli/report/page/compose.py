@@ -22,7 +22,7 @@ from ccr_cli.report.figures.figure import Drawing, FigureData, FigureKind
 from ccr_cli.report.figures.translation_measures import quality_measures
 from ccr_cli.report.page import lists, pairs_browser
 from ccr_cli.report.page.rendering import POLICY, environment, script_json, source_hash, static
-from ccr_cli.report.tables import chance, corruption, published, results, retrieval, translations
+from ccr_cli.report.tables import chance, corruption, published, results, retrieval, systems, translations
 from ccr_cli.report.tables.diagnoses import by_choice, detection, diagnoses_frame
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.table import FORMATS, Table
@@ -56,9 +56,9 @@ class Overview:
     """Comparable settings, the main one first; none where there are only translations."""
     findings: Findings
     tables: dict[str, Table]
-    """By name: sumr or map, retrieval, and where there are data: languages, recovery, detection, settings (also
-    settings-map or settings-sumr of the figure that the main table lacks, and settings-mt, -file or -human of other
-    queries), corruption, searches, translations, translation-scores, and those whose names begin with published."""
+    """By name: sumr or map, retrieval, and where there are data: systems, languages, recovery, detection, settings
+    (also settings-map or settings-sumr of the figure that the main table lacks, and settings-mt, -file or -human of
+    other queries), corruption, searches, translations, translation-scores, those whose names begin with published."""
 
 
 def overview(data: ReportData) -> Overview:
@@ -66,12 +66,14 @@ def overview(data: ReportData) -> Overview:
     frame = results.results_frame(data.results, data.facts)
     views = [replace(view, chance=_chance(data, view)) for view in results.views(frame)]
     diagnoses = diagnoses_frame([(d.run_id, d.summary) for d in by_choice(data.diagnoses)], data.facts)
+    ranks = QueryRanks(data.rankings)
     tables: list[Table | None] = []
     if views:
         main = views[0]
         common = [f"All runs have {' and '.join(options)}."] if (options := _common_options(data, main)) else []
         tables += [
             *(replace(t, notes=[*t.notes, *common]) for t in (retrieval.by_noise(main), retrieval.retrieval(main))),
+            systems.systems(frame, main, data.costs, ranks),
             retrieval.languages(results.same_but_language(views)),
             retrieval.recoveries(main),
             detection(diagnoses) if len(diagnoses) else None,
@@ -88,8 +90,9 @@ def overview(data: ReportData) -> Overview:
         by_name |= published.compare(frame, data.published, {d.name: d.manifest for d in data.datasets})
     if not views:
         return Overview(views, translations.findings(data.translations), by_name)
-    sentences = findings(views[0], diagnoses, QueryRanks(data.rankings))
-    sentences = replace(sentences, more=(*sentences.more, *translations.failures(data.translations)))
+    sentences, chosen = findings(views[0], diagnoses, ranks), systems.choice(frame, views[0], data.costs, ranks)
+    more = (*sentences.more, *filter(None, [chosen]), *translations.failures(data.translations))
+    sentences = replace(sentences, more=more)
     return Overview(views, sentences, by_name)
 
 

@@ -7,6 +7,7 @@ alone chooses (`VALIDATION`), never the split of the table.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,8 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import HUMAN, NONE
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import QueryRanks, intervals_overlap
-from ccr_cli.report.tables.retrieval import METHOD
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
-from ccr_cli.report.words.numbers import duration, listed, metric, with_interval
+from ccr_cli.report.words.numbers import decimal, duration, listed, metric, with_interval
 
 VALIDATION = "val-report"
 """The split that chooses: the half of validation by which no epoch was chosen."""
@@ -42,15 +42,15 @@ class SystemCost:
     """Languages of the training captions; none for a model that was not trained."""
     devices: tuple[str, ...] = ()
 
-    @staticmethod
-    def mean(costs: "Sequence[SystemCost]") -> "SystemCost":
+    @classmethod
+    def mean(cls, costs: Sequence[Self]) -> Self:
         """The mean of several runs; without any, nothing is known."""
         if not costs:
-            return SystemCost()
+            return cls()
         names = ("seconds", "texts_per_second", "items_per_second", "run_bytes", "encoder_bytes")
         known = {name: [v for c in costs if math.isfinite(v := getattr(c, name))] for name in names}
         langs, devices = (tuple(sorted({v for c in costs for v in getattr(c, name)})) for name in ("langs", "devices"))
-        return SystemCost(**{n: float(np.mean(v)) for n, v in known.items() if v}, langs=langs, devices=devices)
+        return cls(**{n: float(np.mean(v)) for n, v in known.items() if v}, langs=langs, devices=devices)
 
 
 Costs = Mapping[str, SystemCost]
@@ -71,14 +71,14 @@ def systems(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryR
     if len(labels) < 2:
         return None
     columns = [
-        METHOD,
+        Column("system", "system", text=True),
         *(Column(f"{main.figure.lower()}_{lang}", lang, "high", group=main.named) for lang in by_lang),
         Column("trained_on", "trained on", text=True),
-        Column("training_seconds", "training", "low", 0),
-        Column("texts_per_second", "texts", "high", 0, "per second"),
-        Column("items_per_second", "items", "high", 0, "per second"),
-        Column("run_mb", "run", "low", 0, "MB"),
-        Column("encoder_mb", "image encoder", "low", 0, "MB"),
+        Column("training_seconds", "training"),
+        Column("texts_per_second", "texts/s"),
+        Column("items_per_second", "items/s"),
+        Column("run_mb", "run, MB"),
+        Column("encoder_mb", "image encoder, MB"),
     ]
     rows, devices = [], set[str]()
     for label in labels:
@@ -89,8 +89,8 @@ def systems(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryR
             *(_quality(part[part["label"] == label], main.figure) for part in by_lang.values()),
             Cell(", ".join(cost.langs) or None),
             training if math.isfinite(cost.seconds) else Cell(),
-            *(Cell(value) for value in (cost.texts_per_second, cost.items_per_second)),
-            *(Cell(value / 1e6) for value in (cost.run_bytes, cost.encoder_bytes)),
+            *(_rounded(value) for value in (cost.texts_per_second, cost.items_per_second)),
+            *(_rounded(value / 1e6) for value in (cost.run_bytes, cost.encoder_bytes)),
         ]
         rows.append(Row([Cell(label), *cells]))
     chosen = choice(frame, main, costs, ranks)
@@ -152,6 +152,10 @@ def _by_lang(frame: pd.DataFrame, main: results.View, split: str) -> dict[str, p
     return {lang: chosen[lang] for lang in sorted(chosen, key=lambda lang: (lang != main.lang, lang))}
 
 
+def _rounded(value: float) -> Cell:
+    return Cell(value, shown=decimal(value, 0 if value >= 100 else 1))
+
+
 def _quality(rows: pd.DataFrame, figure: str) -> Cell:
     if rows.empty:
         return Cell()
@@ -171,7 +175,7 @@ def _is_level(rows: pd.DataFrame, label: str, best: str, figure: str, ranks: Que
 
 def _price(label: str, cost: SystemCost) -> tuple[float, bool, float]:
     known = [value if math.isfinite(value) else math.inf for value in (cost.seconds, cost.run_bytes)]
-    return known[0], "translate-test" in label, known[1]
+    return known[0], Label.parse(label).is_translate_test, known[1]
 
 
 def _cost(rows: pd.DataFrame, label: str, costs: Costs) -> SystemCost:

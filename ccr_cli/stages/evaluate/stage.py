@@ -69,10 +69,12 @@ def evaluate(
     parents = list({artifact.id: artifact for artifact in parents}.values())
 
     def write(site: Build) -> dict[str, int]:
-        evaluator = Evaluator(Model(ensemble, choose_device(device)), options, outsiders)
+        model = Model(ensemble, choose_device(device))
+        evaluator = Evaluator(model, options, outsiders)
         with progress(sum(len(target.queries) for target in targets), "evaluate", "query sets") as advance:
             for target in targets:
                 measure_texts(evaluator, target, advance) if text else evaluator.measure(target, advance)
+        site.environment |= model.speed
         base.write_json(site.folder / "metrics.json", {"results": evaluator.results})
         write_table(site.folder / "ranks.parquet", pd.concat(evaluator.ranks, ignore_index=True), evaluation.RANKS)
         if evaluator.outside:

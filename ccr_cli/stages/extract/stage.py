@@ -1,5 +1,6 @@
 """extract: a frozen encoder's features of every item with media."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, replace
@@ -11,7 +12,7 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.build import Build, build_state, building
 from ccr_cli.artifacts.workspace import Workspace, slug, stem
 from ccr_cli.console import say
-from ccr_cli.encoders.base import DTYPES
+from ccr_cli.encoders.base import DTYPES, weights_bytes
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.extract import write_features
 from ccr_cli.stages.extract.encoding import Resources, encode
@@ -119,6 +120,7 @@ class ExtractJob:
         self.plan = {"request": self.request, "parents": [self.data.id]}
         final = self._workspace.place("features", slug(self.name), self.data.name)
         size = write_features.VIDEOS if self._with_videos else write_features.PICTURES
+        self._measured: dict[str, Any] = {}
         self.pieces = Pieces(final.with_name(f"{final.name}.parts"), final, list(items["item_id"]), size)
 
     def make(self, work: Callable[[], object], wait: Callable[[], None] = lambda: None) -> base.Artifact:
@@ -179,7 +181,10 @@ class ExtractJob:
         with self.pieces.present():
             pieces = self.pieces.by(about)
             pieces.require_space()
+            begun = time.monotonic()
             errors = encode(pieces, todo, self._media, reader, resources, pooled=self.options.pool == "mean")
+        rate = round(len(errors) / (time.monotonic() - begun), 2)
+        self._measured = {"items_per_second": rate, "weights_bytes": weights_bytes(model)}
         return len(errors), sum(error is not None for error in errors)
 
     def refuse_too_many(self, failed: int, total: int, first: str, bounds: Sequence[Bounds]) -> None:
@@ -223,7 +228,7 @@ class ExtractJob:
         self.refuse_too_many(len(errors), len(index), next(iter(errors), ""), self.pieces.bounds())
         attempts = {r["id"]: r["attempt"] for r in read_failures(site.folder)} if self.options.retry_failed else {}
         counts = write_outcome(site.folder, index, self.pieces.about(), attempts)
-        site.environment["device"] = str(choose_device(self.options.device))
+        site.environment |= {"device": str(choose_device(self.options.device)), **self._measured}
         typed = asdict(self._config).items()
         site.environment["given"] = {k: v for k, v in typed if self._recorded.get(k, v) != v}
         if hasattr(self._module, "recipe"):

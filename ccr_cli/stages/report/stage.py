@@ -1,5 +1,6 @@
 """report: evaluations, diagnoses and translations become tables, figures and one self-contained page."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -8,6 +9,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run, translation
@@ -24,6 +26,7 @@ from ccr_cli.report import content
 from ccr_cli.report.page import compose
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
+from ccr_cli.report.tables.systems import SystemCost
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import Examples
@@ -110,6 +113,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
             if "ood" in result and evaluation.read_outside(a) is not None
         },
         histories=[_history(run_id, artifact) for run_id, artifact in runs.items()],
+        costs=_costs(inputs, runs, evaluations),
         datasets=_datasets(inputs, [*evaluations, *runs.values(), *translated]),
         translations=translations,
         artifacts=[*evaluations, *diagnoses, *runs.values(), *translated],
@@ -221,6 +225,35 @@ def _facts(
     }
     ensembles = [e for e in evaluations if evaluation.run_id(e) == e.id and _members(e) & set(facts)]
     return facts | {artifact.id: _ensemble_facts(artifact, facts) for artifact in ensembles}
+
+
+def _costs(
+    inputs: Inputs, runs: Mapping[str, base.Artifact], evaluations: Sequence[base.Artifact]
+) -> dict[str, SystemCost]:
+    """What each run costs, from what training, evaluation and extraction recorded outside of their identity."""
+    rates: dict[str, list[float]] = {}
+    for artifact in evaluations:
+        if rate := (artifact.about.get("environment") or {}).get("texts_per_second"):
+            rates.setdefault(evaluation.run_id(artifact), []).append(rate)
+    costs = {}
+    for run_id, artifact in runs.items():
+        config, environment = run.config(artifact), artifact.about.get("environment") or {}
+        of_features: Mapping[str, Any] = {}
+        langs = {*run.langs(config)}
+        with suppress(ArtifactError):  # gone
+            of_features = inputs.workspace.parent(artifact, "features").about.get("environment") or {}
+            langs.add(inputs.workspace.parent(artifact, "dataset").toml("manifest.toml").get("source_lang", "en"))
+        sizes = [f.bytes for f in artifact.files if f.path == "model.safetensors" or f.path.startswith("tokenizer/")]
+        costs[run_id] = SystemCost(
+            seconds=environment.get("seconds", math.nan),
+            texts_per_second=float(np.median(rates.get(run_id, [math.nan]))),
+            items_per_second=of_features.get("items_per_second", math.nan),
+            run_bytes=float(sum(sizes)),
+            encoder_bytes=of_features.get("weights_bytes", math.nan),
+            langs=tuple(sorted(langs)) if artifact.counts.get("epochs") else (),
+            devices=tuple({str(e["device"]) for e in (environment, of_features) if e.get("device")}),
+        )
+    return costs
 
 
 def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label) -> tuple[str, ...]:

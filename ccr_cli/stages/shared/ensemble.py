@@ -6,6 +6,7 @@ dot product of joined vectors. Min-max normalised similarities would depend on t
 Shape suffixes: V visual items, T texts, D embedding, X either.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,6 +178,7 @@ class Model:
         self.ensemble, self.device = ensemble, device
         self._parts = [load_method(member.artifact, device) for member in ensemble.members]
         self._widths: list[int] = []
+        self._encoded, self._seconds = 0, 0.0
 
     @property
     def alone(self) -> Method | None:
@@ -190,7 +192,18 @@ class Model:
 
     def texts(self, texts: Sequence[str]) -> Tensor:
         """Embeds texts (T, D)."""
-        return self._joined([encode_and_embed(*part, texts, self.device) for part in self._parts])
+        begun = time.monotonic()
+        vectors = self._joined([encode_and_embed(*part, texts, self.device) for part in self._parts])
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self._encoded, self._seconds = self._encoded + len(texts), self._seconds + time.monotonic() - begun
+        return vectors
+
+    @property
+    def speed(self) -> dict[str, Any]:
+        """The device, and how many texts per second it has embedded."""
+        rate = {"texts_per_second": round(self._encoded / self._seconds, 2)} if self._seconds else {}
+        return {"device": str(self.device), **rate}
 
     def unknown(self, texts: Sequence[str]) -> float:
         """The fraction of the tokens of texts that a tokenizer does not know; of several models the greatest."""

@@ -16,9 +16,11 @@ from ccr_cli.data.tokens import Tokenizer, load_tokenizer
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, out_of_memory
 from ccr_cli.judges.base import load_judge
 from ccr_cli.methods.base import Method
+from ccr_cli.methods.config import ALIGNED, ALIGNED_TEXTS
 from ccr_cli.nets.text import text_encoder_from_config
 from ccr_cli.nets.tower import tower_from_config
 from ccr_cli.stages.shared.options import configure
+from ccr_cli.stages.shared.text_encoders import GIVEN
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, AssertionError, RuntimeError, OverflowError)
 """What code raises that is given values of another type or range than it was written for."""
@@ -101,10 +103,18 @@ def translations_of(
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The default options of a run's method, or of its preset; UsageError if the method is not known here."""
+    """The default options of a run's method, or of its preset; UsageError if the method is not known here.
+
+    Of a run that starts from an alignment, what follows from the features is a default.
+    """
     module = registry.load("methods", settings["method"])
     preset = module.Method.PRESETS.get(settings.get("preset")) or {}
-    return {**asdict(module.Config()), **preset}
+    options, usual = settings.get("options") or {}, {**asdict(module.Config()), **preset}
+    if options.get("head", "linear") != "linear":
+        usual |= ALIGNED | {"dim": options["dim"]}
+        if options["text_encoder"] != GIVEN:
+            usual |= ALIGNED_TEXTS | {"text_encoder": options["text_encoder"]}
+    return usual
 
 
 def method_label(settings: Mapping[str, Any]) -> Label:

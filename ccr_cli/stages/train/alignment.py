@@ -11,7 +11,7 @@ from ccr_cli.artifacts import base, features
 from ccr_cli.encoders.base import sha256_of
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.judges.base import load_judge
-from ccr_cli.methods.config import Config
+from ccr_cli.methods.config import ALIGNED, ALIGNED_TEXTS, Config
 from ccr_cli.stages.shared.text_encoders import GIVEN, TextVectors
 from ccr_cli.transformers_loading import transformers_loading
 
@@ -31,10 +31,10 @@ def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
     about = feats.json("encoder.json")
     if dim := about.get("dim"):
         start = replace(start, dim=int(dim))
-    start = replace(start, dropout=0.0, text_dropout=0.0, hidden=0, visual="projection")
+    start = replace(start, **ALIGNED)
     if config.text_encoder == GIVEN:
         return start
-    start = replace(start, pooling="own", max_tokens=0)
+    start = replace(start, **ALIGNED_TEXTS)
     if config.text_encoder != NGRAM:
         return start
     (part, *more) = features.parts(feats)

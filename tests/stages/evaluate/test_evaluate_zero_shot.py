@@ -8,9 +8,12 @@ import pytest
 import tinydual
 import toy
 from toy import Chain
+from transformers import AutoModel
 
 from ccr_cli.artifacts import evaluation
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.shared.inputs import Inputs
 
 CPU = ("--device", "cpu")
 
@@ -38,6 +41,15 @@ def test_a_model_is_evaluated_on_every_data_set_in_every_language(
     warned = [line for line in done.err.splitlines() if "tokenizer" in line]
     assert len(warned) == 3 and not any(" en " in line for line in warned) and "chance" in done.err
     assert all(float(line.split("%")[0].split()[-1]) > 33 for line in warned), warned
+
+    costs = gather(Inputs(Workspace(workspace.root))).costs
+    weights = AutoModel.from_pretrained(model)
+    image_side = [w.nbytes for name, w in weights.named_parameters() if name.startswith(("vision_model", "visual_"))]
+    for run in Workspace(workspace.root).artifacts("run"):
+        cost = costs[run.id]
+        assert (cost.seconds, cost.langs, cost.devices) == (0, (), ("cpu",))
+        assert cost.texts_per_second > 0 and cost.items_per_second > 0 and cost.run_bytes > 20_000
+        assert cost.encoder_bytes == pytest.approx(sum(image_side), abs=4)  # and the temperature
 
     runs = {a.id for a in Workspace(workspace.root).artifacts("run")}
     again = toy.ok(*call, workspace.find("dataset", "toy").path, "--lang", "en", workspace=workspace.root)
