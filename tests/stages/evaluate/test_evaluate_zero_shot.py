@@ -1,7 +1,5 @@
 """`ccr evaluate --zero-shot --model`: what is missing is made, and evaluated like any run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
