@@ -18,8 +18,7 @@ of the data, and checks your files against them; `ccr data describe NAME` lists 
 
 The table rates each fact: **verified** (the official bytes were read or a script was run on them), **documented** (by
 a paper, a README or published code), or from **memory**, which only causes warnings. See [data](data.md#collections)
-for checks, `--allow-partial` and leaks, and [the format](dataset-format.md#manifests-of-collections) for the keys of
-a manifest.
+for checks and leaks.
 
 """
 
