@@ -124,7 +124,7 @@ def rankings(folder: Path, dictionary: Path, encoder: bool) -> dict[str, pd.Data
             place["margin"] = margin(source, target, english.loc[validation, "item_id"])
         for fusion, members in FUSIONS.items():
             for form in FORMS if encoder or "margin" not in members else ():
-                columns = [place.get(f"{key}, {form}", place.get(key)) for key in members]
+                columns = [place[f"{key}, {form}" if f"{key}, {form}" in place else key] for key in members]
                 place[f"{fusion}, {form}"] = fused((each, np.zeros(1)) for each in columns)[0]
         places = {how: rankdata(each, method="ordinal") for how, each in place.items()}
         first = np.random.default_rng(derive(1, "random")).permutation(len(source)) + 1
@@ -180,9 +180,9 @@ def take(folder: Path) -> None:
             )
             for paths in (folder.glob(f"{which}-{name}*.tsv") for which in ("first", "second", "third"))
         )
-        frame = first.set_index("caption_id").join(
-            second.set_index("caption_id")[["verdict", "reason"]], suffixes=("_1", "_2")
-        )
+        columns, suffixes = ["caption_id", "verdict", "reason"], ("_1", "_2")
+        frame = first.merge(second[columns], on="caption_id", how="left", suffixes=suffixes).fillna("")
+        frame = frame.set_index("caption_id")
         differ = (frame["verdict_1"] != frame["verdict_2"]) & (frame["verdict_2"] != "")
         if third.empty:
             texts = frame.loc[differ, ["english", "translation"]].assign(verdict="", reason="")
