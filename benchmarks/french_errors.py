@@ -58,12 +58,13 @@ def rankings(frame: pd.DataFrame, trip: str, rest: tuple[list[str], list[str]], 
     found["length"] = -np.array([len(text.split()) for text in source], dtype=float)
     if trip == "one":
         found["way back"] = np.array(sentence_chrf(list(frame["back"]), [[text] for text in source]))
-    known = [name for name in ("own, mean", "dictionary, mean", "way back") if name in found]
-    for name, members in {
+    known: list[str] = [name for name in ("own, mean", "dictionary, mean", "way back") if name in found]
+    fusions: dict[str, list[str]] = {
         "fusion": known,
         "fusion without dictionary": [name for name in known if name != "dictionary, mean"],
         "fusion and human French of others": [*known, "human French of others, mean"],
-    }.items():
+    }
+    for name, members in fusions.items():
         found[name] = fused((found[each], np.zeros(1)) for each in members)[0]
     return found
 
@@ -93,7 +94,11 @@ def main() -> None:
             row = {"trip": trip, "ranking": name, "auroc": area, "interval": list(np.quantile(draws, (0.025, 0.975)))}
             row |= {f"precision@{depth}": float(bad[place <= depth].mean()) for depth in (25, 50, 100)}
             rows.append(row | {"spearman": float(spearmanr(score, chrf).statistic)})
-            print({key: np.round(value, 3) if key not in ("trip", "ranking") else value for key, value in row.items()})
+            print(
+                trip,
+                name,
+                *(f"{key} {row[key]:.2f}" for key in ("precision@25", "precision@50", "precision@100", "auroc")),
+            )
     RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
