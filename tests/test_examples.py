@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pandas as pd
 import pytest
+import tinydual
 import toy
 
+from ccr_cli.artifacts.evaluation import results
 from ccr_cli.artifacts.workspace import Workspace
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -48,6 +52,31 @@ def test_the_first_hour_with_own_data_runs(tmp_path: Path) -> None:
     counts = products.counts
     assert counts["captions.en"] == 96 and sum(counts[f"items.{split}"] for split in ("train", "val", "test")) == 48
     assert not any(key.startswith("captions.") and key != "captions.en" for key in counts)
+
+
+@pytest.mark.slow
+def test_vectors_of_sentence_transformers_are_those_of_the_model(sources: toy.Chain, tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers")
+    model, data = tinydual.save("clip", tmp_path / "model"), sources.find("dataset", "toy").path
+    call = [
+        sys.executable,
+        str(EXAMPLES / "vectors.py"),
+        str(data),
+        str(model),
+        str(model),
+        str(sources.folder / "media"),
+    ]
+    done = subprocess.run(
+        call, cwd=tmp_path, env=toy.environment(tmp_path), capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, done.stderr
+    root = tmp_path / "workspace"
+    shutil.copytree(sources.root / "datasets", root / "datasets")
+    files = ("--text-vectors", tmp_path / "texts.parquet", "--visual-vectors", tmp_path / "pictures.parquet")
+    by_vectors = toy.ok("evaluate", "--zero-shot", *files, "--device", "cpu", workspace=root).made
+    by_model = toy.ok("evaluate", "--zero-shot", "--model", model, "--device", "cpu", workspace=root).made
+    one, other = ({r["lang"]: r["SumR"] for r in results(made)} for made in (by_vectors, by_model))
+    assert one == pytest.approx(other, abs=10), "rounding may exchange two neighbours among twelve pictures"
 
 
 def test_scripts_parse_and_need_their_arguments() -> None:
