@@ -89,7 +89,8 @@ class Loop:
         self.sources = collection.sources(self.cell)
         self.other = collection.sources(replace(self.cell, translations=options.other, noise=0.0)).translated[0]
         self.about: dict[str, Any] = {}
-        self.share, self.stem = (None, f"known-{seed}") if noise else (options.share, f"{judge}-{seed}")
+        self.share: float | None = None if noise else options.share
+        self.stem = f"known-{seed}" if noise else f"{judge}-{seed}"
 
     def row(self, arm: str) -> dict[str, Any]:
         """Trains and measures an arm."""
