@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HEAD = """# Collections
 
 The benchmarks that `ccr data import NAME --root DIR` reads from their official files. ccr ships these facts and none
-of the data, and checks your files against them; `ccr data describe NAME` lists the files and explains the protocols.
+of the data, and checks your files against them; `ccr data describe NAME` has the files, the protocols and the citation.
 `data_manifests/build/datasets_page.py` makes this page from `data_manifests/*.toml`.
 
 The table rates each fact: **verified** (the official bytes were read or a script was run on them), **documented** (by
@@ -57,7 +57,7 @@ def _section(group: list[Variant]) -> Iterator[str]:
     if protocols := dict.fromkeys(f"`{protocol['name']}`" for variant in group for protocol in variant.protocols):
         yield f"- Protocols: {', '.join(protocols)}"
     yield f"- Licence: {about['licence']}"
-    yield f"- Cite: {about['citation']} {about['source_url']}"
+    yield f"- Source: {about['source_url']}"
     yield from (f"- {quirk}" for quirk in about.get("quirks", []))
     yield ""
 
