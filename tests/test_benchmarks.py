@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +13,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import tinydual
 import torch
+import toy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
@@ -24,6 +28,7 @@ from robustness.collection import simulate
 from robustness.grid import ORACLE, Cell
 from robustness.recovery import RESAMPLES, difference, recovery
 
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.report.tables import differences as reported
 
@@ -302,3 +307,20 @@ def test_the_bound_of_the_best_statistic_is_the_mutual_information() -> None:
 
     value = disncl_parts.donsker_varadhan(log_ratio(x, y), log_ratio(x, stranger))
     assert value.item() == pytest.approx(-0.5 * np.log(1 - rho**2), abs=0.01)
+
+
+@pytest.mark.slow
+def test_the_zero_shot_table_is_made_with_one_command(tmp_path: Path) -> None:
+    data, root = toy.toy().write(tmp_path / "toy"), tmp_path / "workspace"
+    models = [tinydual.save(family, tmp_path / family) for family in ("clip", "siglip-2", "chinese-clip")]
+    more = {"DATA": str(data), "MODELS": " ".join(map(str, [*models, tmp_path / "absent"])), "WORKSPACE": str(root)}
+    script = Path(__file__).resolve().parents[1] / "benchmarks" / "zero_shot.sh"
+    done = subprocess.run(
+        ["bash", script], env=toy.environment(root, **more), capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 3 and f"left out: {tmp_path / 'absent'}" in done.stderr, done.stderr
+    workspace = Workspace(root)
+    assert len(workspace.artifacts("run")) == 3 and len(workspace.artifacts("evaluation")) == 8
+    (report,) = workspace.artifacts("report")
+    table = json.loads(report.file("tables/systems.json").read_text(encoding="utf-8"))
+    assert len(table["rows"]) == 4 and table["notes"][0].startswith("By validation, use ")

@@ -203,3 +203,27 @@ def test_without_a_translation_captions_are_judged_by_the_picture(aligned: Chain
     assert done.request["judge_side"] == "cross_modal"
     refused = aligned.ccr("diagnose", made.path, "--judge-side", "cross_lingual", "--device", "cpu")
     assert refused.code == 2 and "cross_modal" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("weight", "value", "command", "code", "message"),
+    [
+        ("visual_projection.weight", 1e8, "extract", 1, "half precision"),
+        ("text_projection.weight", float("nan"), "train", 4, "not finite"),
+    ],
+)
+def test_vectors_that_are_not_finite_are_refused(
+    weight: str, value: float, command: str, code: int, message: str, sources: Chain, tmp_path: Path
+) -> None:
+    root = tmp_path / "workspace"
+    shutil.copytree(sources.root / "datasets", root / "datasets")
+    model = tinydual.save("clip", tmp_path / "model")
+    network = transformers.AutoModel.from_pretrained(model)
+    with torch.no_grad():
+        network.get_parameter(weight).mul_(value)
+    network.save_pretrained(model)
+    done = toy.ccr("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={model}", workspace=root)
+    if command == "train":
+        assert done.code == 0
+        done = toy.ccr("train", "--method", "pretrained", "--device", "cpu", workspace=root)
+    assert (done.code, done.out) == (code, "") and message in done.err
