@@ -105,7 +105,7 @@ def translations_of(
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The default options of a run's method, or of its preset; UsageError if the method is not known here.
 
-    Of a run that starts from an alignment, what follows from the features is a default.
+    Of a run that starts from an alignment, what follows from the features is a default; its text encoder names the model.
     """
     module = registry.load("methods", settings["method"])
     preset = module.Method.PRESETS.get(settings.get("preset")) or {}
@@ -113,7 +113,7 @@ def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     if options.get("head", "linear") != "linear":
         usual |= ALIGNED | {"dim": options["dim"]}
         if options["text_encoder"] != GIVEN:
-            usual |= ALIGNED_TEXTS | {"text_encoder": options["text_encoder"]}
+            usual |= ALIGNED_TEXTS
     return usual
 
 
