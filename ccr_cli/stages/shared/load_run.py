@@ -105,7 +105,8 @@ def translations_of(
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The default options of a run's method, or of its preset; UsageError if the method is not known here.
 
-    Of a run that starts from an alignment, what follows from the features is a default; its text encoder names the model.
+    Of a run that starts from an alignment, what follows from the features is a default, but for the text encoder, which
+    names the model.
     """
     module = registry.load("methods", settings["method"])
     preset = module.Method.PRESETS.get(settings.get("preset")) or {}
