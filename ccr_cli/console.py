@@ -60,6 +60,11 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def speed(rate: float) -> str:
+    """Formats a rate: `53,070`, `6.11`."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+
+
 def say(message: str, *, level: int = 0, style: str | None = None) -> None:
     """Prints a line of plain text (never markup) on standard error, from some verbosity on.
 
@@ -93,10 +98,10 @@ def progress(total: int, what: str, unit: str) -> Iterator[Callable[..., None]]:
             now = time.monotonic()
             rate = done / max(now - start, 1e-6)
             if bar is not None and task is not None:
-                bar.update(task, advance=n, rate=f"{rate:.4g} {unit}/s", note=plain(note))
+                bar.update(task, advance=n, rate=f"{speed(rate)} {unit}/s", note=plain(note))
             elif shown and now - last >= _LINE_SECONDS:
                 last, left = now, f"{(total - done) / rate:.0f} s left"
-                say(f"{what}: {done}/{total} {unit}, {rate:.4g} {unit}/s, {left}{'; ' + note if note else ''}")
+                say(f"{what}: {done}/{total} {unit}, {speed(rate)} {unit}/s, {left}{'; ' + note if note else ''}")
 
         yield advance
 

@@ -140,10 +140,18 @@ class Artifact:
         return any(p.kind == kind for p in self.parents)
 
     def rebuild_hint(self) -> str:
-        """The command that makes the artifact again; it names the parents, because others may fit by now."""
+        """What to type to make the artifact again."""
+        command = self.rebuild_command()
+        return f"rebuild it: {shlex.join(command)}" if command else f"rebuild it, or see: ccr verify {self.path}"
+
+    def rebuild_command(self) -> list[str]:
+        """The words of the command that makes the artifact again, with its parents, because others may fit by now.
+
+        Empty if it is unknown.
+        """
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
-            return f"rebuild it, or see: ccr verify {self.path}"
+            return []
         words = [word for word in shlex.split(command) if word != "--force"]
         runs = [parent.path for parent in self.parents if parent.kind == "run"]
         paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
@@ -151,7 +159,7 @@ class Artifact:
         if "-" in words or not {"data", "demo", "report"} & {*words[1:2]}:  # these take none, or all of the workspace
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
             words[2:2] = [path for path in paths if path not in named]
-        return f"rebuild it: {shlex.join(words)} --force"
+        return [*words, "--force"]
 
 
 def canonical_json(value: object) -> str:

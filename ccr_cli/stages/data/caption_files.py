@@ -153,7 +153,8 @@ def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
     if stale:
         more = [f"and {len(stale) - _MOST_STALE:,} more; ccr show lists them"] if len(stale) > _MOST_STALE else []
         lines = "\n  ".join([*stale[:_MOST_STALE], *more])
-        warn(f"made from the earlier {data.name}, and to be made again in this order:\n  {lines}")
+        where = "" if workspace.root.resolve() == Path.cwd() else f" --workspace {shlex.quote(str(workspace.root))}"
+        warn(f"made from the earlier {data.name}; ccr rebuild{where} makes all again, in this order:\n  {lines}")
 
 
 def _request(spec: FileSpec, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -573,7 +575,8 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     old = run("products.csv").made
     write("es.tsv", ("source", "target"), *[(text, f"{text} es") for text in CAPTIONS.values()], delimiter="\t")
     recorded = ("--engine", "recorded", "--set", "table=es.tsv")
-    toy.ok("translate", old.path, "--lang", "es", *recorded, workspace=Path("space"))
+    command = [sys.executable, "-m", "ccr_cli", "translate", "--lang", "es", *recorded, "--workspace", "space"]
+    subprocess.run(command, check=True, capture_output=True)  # records its own command
     write("products.csv", ("image", "caption"), *[(name, f"{text}!") for name, text in CAPTIONS.items()])
     refused = run("products.csv")
     assert refused.code == 4 and "products.csv has" in refused.err and "--name" in refused.err
@@ -585,6 +588,11 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     listed = toy.ok("show", workspace=Path("space")).out
     assert listed.count("stale") == 1 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
+    write("es.tsv", ("source", "target"), *[(f"{text}!", f"{text} ES") for text in CAPTIONS.values()], delimiter="\t")
+    rebuilt = toy.ok("rebuild", workspace=Path("space"))
+    assert set(translation.read(rebuilt.made)["text"]) == {f"{text} ES" for text in CAPTIONS.values()}
+    assert "stale" not in toy.ok("show", workspace=Path("space")).out
+    assert toy.ok("rebuild", workspace=Path("space")).out == ""
 
 
 def test_the_sheet_that_is_read_is_named(here: Path) -> None:

@@ -1,0 +1,59 @@
+"""ccr rebuild."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ccr_cli import console
+from ccr_cli.artifacts import base
+from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.commands import common as c
+from ccr_cli.errors import ArtifactError
+
+
+@c.guarded
+def rebuild(*, call: c.ListCall) -> None:
+    """Make stale artifacts again: those made from an earlier state of a data set or of another artifact.
+
+    Repeats the command of each one (of the named, or of all in the workspace), in the order of the pipeline, and prints
+    its path.
+    """
+    inputs = call.inputs()
+    chosen, made = {artifact.path for artifact in inputs.named}, list[Path]()
+    while stale := [a for a in _stale(inputs.workspace) if not chosen or a.path in chosen]:
+        artifact, command = stale[0], _without_workspace(stale[0].rebuild_command())
+        name = inputs.workspace.relative(artifact.path)
+        if artifact.path in made or not command:
+            raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
+        console.say(f"rebuild {name}: {' '.join(command)}")
+        made.append(artifact.path)
+        env = os.environ | {"CCR_WORKSPACE": str(inputs.workspace.root)}
+        code = subprocess.run([sys.executable, "-m", "ccr_cli", *command[1:]], env=env, stdout=sys.stderr).returncode
+        if code not in (0, 3):  # 3: done, but some items failed
+            raise ArtifactError(f"{name} could not be made again (exit code {code})", hint=artifact.rebuild_hint())
+    if call.json:
+        c.show_json({"made": [c.artifact_facts(base.load(path)) for path in made]})
+        return
+    for path in made:
+        print(path)
+    if not made:
+        console.say("nothing is stale")
+
+
+def _without_workspace(words: list[str]) -> list[str]:
+    """A command without the flag of its workspace, whose path may count from another folder."""
+    while "--workspace" in words:
+        place = words.index("--workspace")
+        words = words[:place] + words[place + 2 :]
+    return [word for word in words if not word.startswith("--workspace=")]
+
+
+def _stale(workspace: Workspace) -> list[base.Artifact]:
+    """The stale artifacts in the order of the pipeline, without mismatches, which `ccr train` makes again."""
+    artifacts = workspace.artifacts()
+    ids = workspace.stale(artifacts)
+    return [artifact for artifact in artifacts if artifact.id in ids and artifact.kind != "noise"]
+
+
+EPILOG = c.examples("ccr rebuild", "ccr data import products.csv --force && ccr rebuild", "ccr rebuild latest")
