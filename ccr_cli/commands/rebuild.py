@@ -29,7 +29,9 @@ def rebuild(*, call: c.ListCall) -> None:
         console.say(f"rebuild {name}: {' '.join(command)}")
         made.append(artifact.path)
         env = os.environ | {"CCR_WORKSPACE": str(inputs.workspace.root)}
-        code = subprocess.run([sys.executable, "-m", "ccr_cli", *command[1:]], env=env, stdout=sys.stderr).returncode
+        code = subprocess.run(
+            [sys.executable, "-m", "ccr_cli", *command[1:]], env=env, stdout=subprocess.DEVNULL
+        ).returncode
         if code not in (0, 3):  # 3: done, but some items failed
             raise ArtifactError(f"{name} could not be made again (exit code {code})", hint=artifact.rebuild_hint())
     if call.json:
