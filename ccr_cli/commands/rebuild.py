@@ -25,7 +25,8 @@ def rebuild(*, call: c.ListCall) -> None:
         artifact, command = stale[0], _without_workspace(stale[0].rebuild_command())
         name = inputs.workspace.relative(artifact.path)
         if artifact.path in made or not command:
-            raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
+            why = ": its command makes another artifact, perhaps as a file that it names has changed" if command else ""
+            raise ArtifactError(f"{name} is stale still{why}", hint=artifact.rebuild_hint())
         console.say(f"rebuild {name}: {' '.join(command)}")
         made.append(artifact.path)
         env = os.environ | {"CCR_WORKSPACE": str(inputs.workspace.root)}

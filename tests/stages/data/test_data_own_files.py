@@ -573,7 +573,8 @@ def test_what_is_no_own_file_is_not_taken_for_one(here: Path) -> None:
 def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path) -> None:
     table("products.csv")
     old = run("products.csv").made
-    write("es.tsv", ("source", "target"), *[(text, f"{text} es") for text in CAPTIONS.values()], delimiter="\t")
+    both = [f"{text}{end}" for text in CAPTIONS.values() for end in ("", "!")]
+    write("es.tsv", ("source", "target"), *[(text, f"{text} ES") for text in both], delimiter="\t")
     recorded = ("--engine", "recorded", "--set", "table=es.tsv")
     command = [sys.executable, "-m", "ccr_cli", "translate", "--lang", "es", *recorded, "--workspace", "space"]
     subprocess.run(command, check=True, capture_output=True)  # records its own command
@@ -588,9 +589,8 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     listed = toy.ok("show", workspace=Path("space")).out
     assert listed.count("stale") == 1 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
-    write("es.tsv", ("source", "target"), *[(f"{text}!", f"{text} ES") for text in CAPTIONS.values()], delimiter="\t")
     rebuilt = toy.ok("rebuild", workspace=Path("space"))
-    assert set(translation.read(rebuilt.made)["text"]) == {f"{text} ES" for text in CAPTIONS.values()}
+    assert set(translation.read(rebuilt.made)["text"]) == {f"{text}! ES" for text in CAPTIONS.values()}
     assert "stale" not in toy.ok("show", workspace=Path("space")).out
     assert toy.ok("rebuild", workspace=Path("space")).out == ""
 
