@@ -104,6 +104,13 @@ class Readings(Protocol):
     def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
         """Random batches: row numbers (B,), scores (B, B) of a side, and the mask (B, B) of entries that take part."""
 
+    def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor, Tensor]]:
+        """The same batches: row numbers (B,), the vectors (B, D) of either end of a side, and the mask (B, B)."""
+
+    @property
+    def memory(self) -> dict[str, Tensor] | None:
+        """What the judge wrote there after the epoch before, to read and to change; None outside of training."""
+
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
         """Similarities less crowding of the triplets (N, 3) and of shuffled ones (M, 3), see `stages.shared.judging`.
 

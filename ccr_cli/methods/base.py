@@ -56,6 +56,8 @@ class Batch:
     """Whether the warm-up is over, so that a judge takes effect."""
     back: Tokens | None = None
     """Back-translations, for a method that needs them."""
+    row_B: Tensor | None = None
+    """Number of each triplet among all of training, the same in every epoch: for a method that remembers triplets."""
     label_B: Tensor | None = None
     """Category of each item, int64, for a method that needs it."""
     gather: Callable[[Tensor, int], Tensor] | None = None

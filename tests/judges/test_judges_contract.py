@@ -21,7 +21,7 @@ from ccr_cli.judges.base import BatchJudge, Belief, FloatArray, Judge, Opinion, 
 
 N, M = 60, 200
 SIDES = ("VS", "VT", "ST")
-READS_MODEL = {"similarities", "null", "leads", "batches"}
+READS_MODEL = {"similarities", "null", "leads", "batches", "ends"}
 
 
 class Readings:
@@ -53,6 +53,17 @@ class Readings:
         generator = torch.Generator().manual_seed(SIDES.index(side))
         for rows in np.split(np.arange(N), 3):
             yield rows, torch.rand(20, 20, generator=generator), ~torch.eye(20, dtype=torch.bool)
+
+    def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], torch.Tensor, torch.Tensor, torch.Tensor]]:
+        self.read.add("ends")
+        generator = torch.Generator().manual_seed(SIDES.index(side))
+        for rows in np.split(np.arange(N), 3):
+            one_BD, two_BD = torch.randn(2, 20, 4, generator=generator).unbind()
+            yield rows, one_BD, two_BD, torch.ones(20, 20, dtype=torch.bool)
+
+    @property
+    def memory(self) -> dict[str, torch.Tensor] | None:
+        return None
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
         self.read.add("agreement")

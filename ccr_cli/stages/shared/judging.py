@@ -152,6 +152,8 @@ class TripletReadings:
     """From similarities (B, B) to what a judge of a batch reads: `Method.judge_scores`."""
     config: JudgeConfig = field(default_factory=JudgeConfig)
     """What the judge reads besides."""
+    memory: dict[str, Any] | None = None
+    """What it keeps from epoch to epoch."""
 
     def __len__(self) -> int:
         return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
@@ -293,13 +295,17 @@ class TripletReadings:
 
     def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
         """Rows, scores and mask of random batches."""
+        for rows, one_BD, two_BD, mask_BB in self.ends(side):
+            yield rows, self.scores(one_BD @ two_BD.T), mask_BB
+
+    def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor, Tensor]]:
+        """Rows, the vectors of both ends of the side, and mask of random batches."""
         embedded = self._embedded
         order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded.item_N))
         for rows in torch.split(torch.from_numpy(order).to(embedded.item_N.device), self.batch_size):
             items = embedded.item_N[rows]
             ends = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
-            score_BB = self.scores(ends[side[0]] @ ends[side[1]].T)
-            yield rows.cpu().numpy(), score_BB, negatives_BB(items, items)
+            yield rows.cpu().numpy(), ends[side[0]], ends[side[1]], negatives_BB(items, items)
 
 
 def judge_triplets(
@@ -312,18 +318,31 @@ def judge_triplets(
     batch_size: int = 0,
     scores: Callable[[Tensor], Tensor] = lambda sim_BB: sim_BB,
     config: JudgeConfig | None = None,
+    memory: dict[str, Any] | None = None,
 ) -> Opinion:
     """Judges every triplet; without embeddings by a judge that needs no model.
 
     `side` is cross_lingual, cross_modal or both (`judges.base.believe`), `seed` of shuffles and batches; a judge that
     reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`). The
-    witnesses that `config` names are read as well.
+    witnesses that `config` names are read as well. `memory` is what a judge keeps between the epochs of training, for
+    each translation by itself.
     """
     parts = triplets.by_translation()
     if len(parts) == 1 or judge.speaks in ("step", "never"):
-        return judge.judge(TripletReadings(triplets, seed, embedded, batch_size, scores, config or JudgeConfig()), side)
+        readings = TripletReadings(triplets, seed, embedded, batch_size, scores, config or JudgeConfig(), memory)
+        return judge.judge(readings, side)
     how: dict[str, Any] = {"seed": seed, "batch_size": batch_size, "scores": scores, "config": config}
-    opinions = [judge_triplets(judge, side, embedded and embedded.select(rows), part, **how) for rows, part in parts]
+    opinions = [
+        judge_triplets(
+            judge,
+            side,
+            embedded and embedded.select(rows),
+            part,
+            **how,
+            memory=None if memory is None else memory.setdefault(str(number), {}),
+        )
+        for number, (rows, part) in enumerate(parts)
+    ]
     return _joined(opinions, [rows for rows, _ in parts])
 
 

@@ -290,6 +290,7 @@ class Trainer:
                 batch_size=config.batch_size,
                 scores=self.method.judge_scores,
                 config=config,
+                memory=self.state.memory,
             )
         )
         if (first and not epoch) or (epoch >= config.warmup_epochs and judge.speaks == "epoch"):

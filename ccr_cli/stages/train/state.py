@@ -46,6 +46,8 @@ class Progress:
     """The best epoch's weights, on the CPU."""
     history: list[dict[str, Any]] = field(default_factory=list)
     """One entry per epoch, independent of the machine's speed."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What the judge keeps from epoch to epoch."""
     timing: list[dict[str, float]] = field(default_factory=list)
     """Seconds, rate and memory of each epoch."""
 
@@ -77,6 +79,7 @@ class Progress:
             "p": [self.p.VS, self.p.VT, self.p.ST],
             "history": [json.dumps(entry) for entry in self.history],
             "timing": self.timing,
+            **({"memory": self.memory} if self.memory else {}),
         }
         save_state(folder / IN_HAND, f"{self.epoch:04d}-{self.step:07d}", state)
 
@@ -95,6 +98,7 @@ class Progress:
             **{name: state[name] for name in (*PLAIN, "model", "timing")},
             p=Belief(*state["p"]).map(lambda side: side.to(device)),
             best=-math.inf if state["best"] is None else state["best"],
+            memory=state.get("memory", {}),
             history=[json.loads(entry) for entry in state["history"]],
         )
         progress.sums = {term: value.to(device) for term, value in progress.sums.items()}

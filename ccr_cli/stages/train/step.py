@@ -163,6 +163,7 @@ class Engine:
             p=p.map(lambda side_N: side_N[on_device]),
             judged=judged,
             back=data.back.select(rows_b).to(self.device) if data.back else None,
+            row_B=on_device,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
             gather=self.ranks.gather if self.ranks.size > 1 else None,
         )

@@ -1,0 +1,75 @@
+"""gsc: its terms against InfoNCE and an independent float64 computation; the judge's memory across an interruption."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import smallbatch
+import torch
+import toy
+from toy import Chain
+
+from ccr_cli.artifacts import base
+from ccr_cli.methods.gsc import Method
+from ccr_cli.stages.train import loop
+from ccr_cli.stages.train.state import load_state
+
+
+def cosines(x: np.ndarray) -> np.ndarray:
+    x = x / np.linalg.norm(x, axis=1, keepdims=True)
+    return np.asarray(x @ x.T)
+
+
+def test_terms_are_infonce_and_the_agreement_of_structures() -> None:
+    p = torch.linspace(0.3, 1.0, smallbatch.SIZE)
+    batch = smallbatch.batch(p=p)
+    method, plain = smallbatch.make("gsc", structure_weight=0.05), smallbatch.make("infonce")
+    plain.load_state_dict(method.state_dict())
+    terms, expected = method.losses(batch), plain.losses(batch)
+    for name in ("infonce_vs", "infonce_vt"):
+        assert torch.equal(terms[name], expected[name])
+    with torch.no_grad():
+        v, s, t = (
+            x.double().numpy()
+            for x in (method.embed_visual(batch.visual), *map(method.embed_text, (batch.source, batch.target)))
+        )
+    y = p.double().numpy()
+    for name, text in (("structure_vs", s), ("structure_vt", t)):
+        one, two = (y / (1 + np.exp(-cosines(x) / 0.07)) for x in (v, text))
+        r = one @ two.T
+        loss = np.log(np.exp(r).sum(axis=1)) - r.diagonal()
+        assert terms[name].item() == pytest.approx(0.05 * (y * loss).sum() / y.sum(), rel=1e-5)
+
+
+def test_the_presets_are_the_code_s_settings() -> None:
+    small = {"dim": smallbatch.DIM}
+    paper, coco = (smallbatch.make("gsc", **Method.PRESETS[name] | small).config for name in ("paper", "paper-coco"))
+    assert (paper.structure_weight, coco.structure_weight) == (0.01, 0.05)
+    assert paper.temperature == 0.07 and paper.lr == paper.table_lr == 2e-4 and paper.epochs == 60
+
+
+TRAIN = ("train", "--method", "gsc", "--noise", "0.4", "--epochs", "4", *toy.SMALL)
+
+
+def test_the_judge_remembers_across_an_interruption(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped at the state of each epoch, and once more in a step: the same bytes as undisturbed."""
+    whole = toy.ok(*TRAIN, "--name", "whole", workspace=workspace.root).made
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    rename, states = os.replace, []
+
+    def stops(source: Path, target: Path) -> None:
+        rename(source, target)
+        if Path(target).name == "state.json":
+            state = load_state(Path(target).parent)
+            assert state is not None
+            states.append((state["epoch"], set(state.get("memory", {}))))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", stops)
+    while (code := workspace.ccr(*TRAIN, "--name", "again").code) != 0:
+        assert code == 130
+    again = base.load(workspace.root / "runs" / "again")
+    assert again.files == whole.files
+    assert {epoch for epoch, _ in states} == set(range(5))
+    assert all(known == ({"ST"} if epoch else set()) for epoch, known in states), "the side that it reads"
