@@ -20,7 +20,7 @@ from ccr_cli.artifacts import run
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.methods import infonce
-from ccr_cli.methods.base import Belief, Method
+from ccr_cli.methods.base import Batch, Belief, Method
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.loop import Collapsed, refuse_collapse
 from ccr_cli.stages.train.options import TrainingOptions
@@ -55,6 +55,21 @@ def gradient(method: Method) -> np.ndarray:
 def step(made: Engine, parts: list[torch.Tensor]) -> dict[str, torch.Tensor]:
     """The terms of one step."""
     return made.step(parts, belief(made), judged=False)
+
+
+def test_a_batch_has_the_numbers_of_its_triplets(sources: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, seen = engine(sources), []
+    losses = made.method.losses
+
+    def noted(batch: Batch) -> dict[str, torch.Tensor]:
+        seen.append(batch)
+        return losses(batch)
+
+    monkeypatch.setattr(made.method, "losses", noted)
+    parts = [torch.tensor([5, 0, 11]), torch.tensor([3, 7])]
+    step(made, parts)
+    for batch, rows in zip(seen, parts, strict=True):
+        assert torch.equal(batch.row_B, rows) and torch.equal(batch.item_B, made.data.triplets.item_N[batch.row_B])
 
 
 def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(sources: Chain) -> None:
