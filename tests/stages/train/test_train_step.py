@@ -69,7 +69,8 @@ def test_a_batch_has_the_numbers_of_its_triplets(sources: Chain, monkeypatch: py
     parts = [torch.tensor([5, 0, 11]), torch.tensor([3, 7])]
     step(made, parts)
     for batch, rows in zip(seen, parts, strict=True):
-        assert torch.equal(batch.row_B, rows) and torch.equal(batch.item_B, made.data.triplets.item_N[batch.row_B])
+        assert batch.row_B is not None and torch.equal(batch.row_B, rows)
+        assert torch.equal(batch.item_B, made.data.triplets.item_N[rows])
 
 
 def test_accumulated_gradients_are_the_mean_of_those_of_the_batches(sources: Chain) -> None:
