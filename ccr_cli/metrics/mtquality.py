@@ -51,7 +51,8 @@ _LETTER = rf"[^\W\d_{_CHARACTERS}]"
 _LOOP = re.compile(rf"(?<!{_LETTER})(\S.{{2,99}}?)(?: *\1){{2}}(?!{_LETTER})")
 _ALPHABETS = "\u0590-\u1dff\u2000-\U0010ffff"
 """All but Latin, Greek, Cyrillic and Armenian."""
-_WORD = re.compile(rf"[^\W\d_{_ALPHABETS}]+|[{_CHARACTERS}]|[^\W\d_\0-\u058f\u1e00-\u1fff{_CHARACTERS}]+")
+WORD = re.compile(rf"[^\W\d_{_ALPHABETS}]+|[{_CHARACTERS}]|[^\W\d_\0-\u058f\u1e00-\u1fff{_CHARACTERS}]+")
+"""A word: letters of one script; of scripts without spaces each character."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[
 
     def words() -> Iterator[tuple[list[str], set[str]]]:  # read twice, as those of millions of captions fill the memory
         for source, target in zip(sources, targets, strict=True):
-            yield _WORD.findall(_fold(source)), {word.lower() for word in _WORD.findall(_fold(target))}
+            yield WORD.findall(_fold(source)), {word.lower() for word in WORD.findall(_fold(target))}
 
     known: set[str] = set()
     for source, target in words():

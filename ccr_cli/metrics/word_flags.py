@@ -6,7 +6,7 @@ Like these they are for a person to look at: a flag filters nothing, and no flag
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -139,13 +139,23 @@ def word_flags(sources: Sequence[str], targets: Sequence[str], lang: str) -> dic
     }
 
 
-def described(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[str]:
-    """All flags of each translation (N), those of `metrics.mtquality` too, with their words: `numbers (25), length`."""
+def flagged(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[dict[str, list[str]]]:
+    """All flags of each translation (N), those of `metrics.mtquality` too, with their words."""
     plain, left = evidence(sources, targets, source_lang, lang).flags, left_in(sources, targets)
-    words, texts = word_flags(sources, targets, lang), []
-    for row in range(len(sources)):
-        names = [name for name, flag_N in plain.items() if flag_N is not None and flag_N[row]]
-        found = {name: left[row] if name == "untranslated" else [] for name in names}
-        found |= {name: words[name][row] for name in FLAGS if words[name][row]}
-        texts.append(", ".join(f"{name} ({' '.join(of)})" if of else name for name, of in found.items()))
-    return texts
+    words = word_flags(sources, targets, lang)
+    return [
+        {
+            **{
+                name: left[row] if name == "untranslated" else []
+                for name, of in plain.items()
+                if of is not None and of[row]
+            },
+            **{name: words[name][row] for name in FLAGS if words[name][row]},
+        }
+        for row in range(len(sources))
+    ]
+
+
+def in_words(flags: Mapping[str, Sequence[str]]) -> str:
+    """The flags of a translation as a text: `numbers (25), length`."""
+    return ", ".join(f"{name} ({' '.join(words)})" if words else name for name, words in flags.items())

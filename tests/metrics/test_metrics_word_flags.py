@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ccr_cli.metrics import word_flags
-from ccr_cli.metrics.word_flags import described, numbers, other_language, repeated
+from ccr_cli.metrics.word_flags import flagged, in_words, numbers, other_language, repeated
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,7 @@ def test_another_language(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_flags_of_a_pair_are_described_with_their_words() -> None:
     sources = ["25 sheperds in a field here", "a dog"]
     targets = ["52 sheperds en un field", "un perro"]
-    assert described(sources, targets, "en", "es") == ["untranslated (sheperds field), numbers (25)", ""]
+    assert list(map(in_words, flagged(sources, targets, "en", "es"))) == [
+        "untranslated (sheperds field), numbers (25)",
+        "",
+    ]

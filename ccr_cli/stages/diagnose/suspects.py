@@ -9,7 +9,8 @@ import pandas as pd
 from ccr_cli.artifacts import base, dataset, diagnosis
 from ccr_cli.console import counted
 from ccr_cli.errors import UsageError
-from ccr_cli.metrics.word_flags import described
+from ccr_cli.metrics.mtquality import WORD
+from ccr_cli.metrics.word_flags import flagged, in_words
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
 from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_lexicon
@@ -44,9 +45,9 @@ def with_words(
 
     All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
     the same captions, and the ways back teach another one. The columns `unmatched_source` and `unmatched_translation`
-    have the words without a counterpart, with commas between; `spans_source` and `spans_translation` say where each
-    begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`); `witness`, where there is just one other
-    translation, has its text.
+    have the words without a counterpart, and those left untranslated, with commas between; `spans_source` and
+    `spans_translation` say where each begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`);
+    `witness`, where there is just one other translation, has its text.
     """
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):
@@ -55,9 +56,13 @@ def with_words(
         lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
         first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
-        places = [lexicon.unmatched(*pair, witness) for pair in texts]
-        flags = pd.Series(described(source, target, source_lang, str(lang)), index=part.index, dtype=object)
-        columns: dict[str, list[Any]] = {"flags": list(flags[first.index])}
+        flags = pd.Series(flagged(source, target, source_lang, str(lang)), index=part.index, dtype=object)[first.index]
+        left = [flags_of.get("untranslated", ()) for flags_of in flags]
+        places = [
+            tuple(map(_with_places, pair, lexicon.unmatched(*pair, witness), (words, words)))
+            for pair, words in zip(texts, left, strict=True)
+        ]
+        columns: dict[str, list[Any]] = {"flags": list(map(in_words, flags))}
         if len(others) == 1:
             witnesses = pd.Series([", ".join(of_text) for of_text in known], index=part.index, dtype=object)
             columns["witness"] = list(witnesses[first.index])
@@ -68,6 +73,13 @@ def with_words(
             columns[f"unmatched_{name}"] = words
         parts.append(first.assign(**{k: pd.Series(v, index=first.index, dtype=object) for k, v in columns.items()}))
     return pd.concat(parts).sort_index()
+
+
+def _with_places(text: str, places: Sequence[tuple[int, int]], words: Sequence[str]) -> list[tuple[int, int]]:
+    """The places of a text, in order, with those of words that the engine left as they were."""
+    left = (match.span() for match in WORD.finditer(text) if match[0] in words)
+    apart = [(first, last) for first, last in left if not any(a < last and first < b for a, b in places)]
+    return sorted([*places, *apart])
 
 
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:

@@ -382,3 +382,17 @@ def test_words_without_a_counterpart_are_named_in_the_texts(tmp_path: Path) -> N
     assert list(found["unmatched_translation"]) == ["", "barco", "bateau"]
     assert list(found["spans_translation"]) == [[], [(6, 11)], [(6, 12)]]
     assert len(with_words(pairs, "en")) == len(pairs)
+
+
+def test_words_left_untranslated_are_named_in_the_texts() -> None:
+    rows = [
+        ("a white dog", "白色的狗"),
+        ("a black cat", "黑色的猫"),
+        ("a white cat", "白色的猫"),
+        ("a black dog", "黑色的狗"),
+    ] * 8
+    pairs = pd.DataFrame([("a white sleve", "白色sleve"), *rows], columns=["source_text", "translation"])
+    pairs = pairs.assign(lang="zh", place=range(1, len(pairs) + 1), source_caption_id="", back=None)
+    first = with_words(pairs, "en", 1).iloc[0]
+    assert first["flags"] == "untranslated (sleve)" and first["spans_translation"] == [(2, 7)]
+    assert first["spans_source"] == [(8, 13)] and first["unmatched_translation"] == "sleve"
