@@ -8,6 +8,7 @@ artifacts with one id hold the same bytes made in the same way.
 import hashlib
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -15,7 +16,7 @@ import time
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -42,6 +43,13 @@ FOLDERS = {
 """The folder of each kind."""
 SCHEMAS = dict.fromkeys(FOLDERS, 1) | {"diagnosis": 2}
 """The layout version that this ccr writes, by kind."""
+PER_DATASET = {"translation", "noise", "features"}
+"""Kinds whose folder has one more level: the data set's name."""
+LOCAL = ".local"
+"""Folder of a workspace for what concerns this machine alone: paths outside the workspace, in `ID.json`."""
+ELSEWHERE = "PATH"
+"""What stands for the folder of a file outside the workspace."""
+_PATH = re.compile(r"""(?<![^\s='",(\[])/[^\s'",)\]]+""")
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Artifact:
     files: tuple[FileEntry, ...]
     counts: dict[str, int]
     about: dict[str, Any] = field(default_factory=dict)
-    """Facts outside the identity: created, command, versions, environment."""
+    """Facts outside the identity: created, command, versions, environment. Paths of this machine are among them."""
 
     def entry(self, name: str) -> FileEntry:
         """Returns what the record says of a file; raises ArtifactError if the record does not list it."""
@@ -139,6 +147,12 @@ class Artifact:
         """Whether the artifact has a parent of a kind."""
         return any(p.kind == kind for p in self.parents)
 
+    def origin(self) -> tuple[str, list[Parent]]:
+        """The command that made it, and its parents, without paths of this machine."""
+        root = home(self.path) or self.path
+        parents = [replace(parent, path=portable(parent.path, root)) for parent in self.parents]
+        return portable_command(str(self.about.get("command") or ""), root), parents
+
     def rebuild_hint(self) -> str:
         """What to type to make the artifact again."""
         command = self.rebuild_command()
@@ -152,7 +166,7 @@ class Artifact:
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
             return []
-        words = [word for word in shlex.split(command) if word != "--force"]
+        words = [word for word in _words(command) if word != "--force"]
         runs = [parent.path for parent in self.parents if parent.kind == "run"]
         paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
         named = {path for path in paths for word in words if word == Path(path).name or f"/{word}".endswith(f"/{path}")}
@@ -204,6 +218,52 @@ def identity(
     """Computes an artifact's id from everything that its content depends on."""
     content = {"parents": sorted(p.id for p in parents), "files": sorted([f.path, f.bytes, f.sha256] for f in files)}
     return sha256_text(canonical_json({"kind": kind, "schema": schema, "request": request, **content}))
+
+
+def _words(command: str) -> list[str]:
+    """The words of a recorded command, which somebody else may have written."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return command.split()
+
+
+def portable(text: str, root: Path) -> str:
+    """Takes the absolute paths out of a text: one below the workspace becomes relative, of any other its name is left.
+
+    A text that begins with a path is one as a whole, spaces included.
+    """
+
+    def relative(path: str) -> str:
+        place, homes = Path(os.path.abspath(path)), (root.absolute(), root.resolve())
+        inside = next((place.relative_to(each).as_posix() for each in homes if place.is_relative_to(each)), None)
+        return f"{ELSEWHERE}/{place.name}".rstrip("/") if inside is None else inside
+
+    return relative(text) if text.startswith("/") else _PATH.sub(lambda found: relative(found[0]), text)
+
+
+def portable_command(command: str, root: Path) -> str:
+    """As `portable`, of every word of a command; a path may follow a `=`."""
+    words = [re.split(r"(?<==)(?=/)", word, maxsplit=1) for word in _words(command)]
+    return shlex.join("".join(portable(part, root) for part in parts) for parts in words)
+
+
+def portable_values(value: Any, root: Path) -> Any:
+    """As `portable`, of every text in a tree of lists and dicts."""
+    if isinstance(value, Mapping):
+        return {key: portable_values(inner, root) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [portable_values(inner, root) for inner in value]
+    return portable(value, root) if isinstance(value, str) else value
+
+
+def home(path: Path) -> Path | None:
+    """The workspace that an artifact's path leads through; None if it lies anywhere else."""
+    for kind, folder in FOLDERS.items():
+        depth = 2 if kind in PER_DATASET else 1
+        if len(path.parents) > depth and path.parents[depth - 1].name == folder:
+            return path.parents[depth]
+    return None
 
 
 @contextmanager
@@ -280,11 +340,13 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     shape = SHAPES["record"] | {key: own[key] for key in ("request", "counts") if key in own}
     if wrong := problem(raw, shape):
         raise ArtifactError(f"{record} is not an artifact record: {wrong}")
+    local = _local(path.resolve(), raw["id"])
+    links = local.get("parents", {})
     artifact = Artifact(
         path=path.resolve(),
-        parents=tuple(Parent(p["kind"], p["id"], p["path"]) for p in raw["parents"]),
+        parents=tuple(Parent(p["kind"], p["id"], links.get(p["id"], p["path"])) for p in raw["parents"]),
         files=tuple(FileEntry(f["path"], f["bytes"], f["sha256"]) for f in raw["files"]),
-        about={k: raw.get(k) for k in ("created", "command", "versions", "environment")},
+        about={k: local.get(k, raw.get(k)) for k in ("created", "command", "versions", "environment")},
         **{key: raw[key] for key in ("kind", "schema", "name", "id", "request", "counts")},
     )
     paths = [Path(f.path) for f in artifact.files] + [Path(p.path) for p in artifact.parents]
@@ -305,6 +367,32 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     if schema < known:
         raise ArtifactError(f"{path} was written by an older {by}", hint=artifact.rebuild_hint())
     return artifact
+
+
+def _local(path: Path, id_: str) -> dict[str, Any]:
+    """What a workspace keeps apart from an artifact: `command`, `environment`, and the paths of `parents` by id."""
+    file = (home(path) or path) / LOCAL / f"{id_}.json"
+    if not re.fullmatch("[0-9a-f]{64}", id_) or not file.is_file():
+        return {}
+    facts: dict[str, Any] = read_json(file)
+    if wrong := problem(facts, SHAPES["local"]):
+        raise ArtifactError(f"{file}: {wrong}", hint=f"remove it: rm {shlex.quote(str(file))}")
+    return facts
+
+
+def write_record(folder: Path, root: Path, record: Mapping[str, Any]) -> None:
+    """Writes `artifact.json` without paths of this machine; those that it would hold are kept in the workspace."""
+    links = {p["id"]: p["path"] for p in record["parents"] if Path(p["path"]).is_absolute()}
+    facts = {"command": record["command"], "environment": record["environment"], "parents": links}
+    shared = {
+        "command": portable_command(record["command"], root),
+        "environment": portable_values(record["environment"], root),
+        "parents": [{**p, "path": portable(p["path"], root)} for p in record["parents"]],
+    }
+    if any(shared[key] != record[key] for key in shared):
+        (root / LOCAL).mkdir(exist_ok=True)
+        write_json(root / LOCAL / f"{record['id']}.json", facts)
+    write_json(folder / RECORD, {**record, **shared})
 
 
 def put_back(path: Path) -> None:

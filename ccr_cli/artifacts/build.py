@@ -18,7 +18,7 @@ import filelock
 
 import ccr_cli
 from ccr_cli.artifacts import base
-from ccr_cli.artifacts.workspace import PER_DATASET, Workspace, slug
+from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 
@@ -147,7 +147,7 @@ class Build:
             "versions": {"ccr": ccr_cli.__version__, "python": sys.version.split()[0]},
             "environment": self.environment,
         }
-        base.write_json(self.folder / base.RECORD, record)
+        base.write_record(self.folder, base.home(self.final) or self.final.parent, record)
         self._move()
         for file in files:
             base.known_sha256(self.final / file.path, file.sha256)
@@ -272,7 +272,7 @@ def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
     """
     found = []
     for kind, place in base.FOLDERS.items():
-        for folder in sorted((workspace.root / place).glob("*/*.partial" if kind in PER_DATASET else "*.partial")):
+        for folder in sorted((workspace.root / place).glob("*/*.partial" if kind in base.PER_DATASET else "*.partial")):
             final = folder.with_name(folder.name.removesuffix(".partial"))
             command = _begun(folder)[1].get("command") or "repeat the command that makes it"
             further = f"{command}; or remove it: rm -r {shlex.quote(workspace.relative(folder))}"

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts.arrays import mapped
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import ELSEWHERE, Artifact, home
 from ccr_cli.artifacts.parquet import artifact_table, table_schema
 from ccr_cli.errors import ArtifactError
 
@@ -79,11 +79,16 @@ def counts(items: pd.DataFrame, captions: pd.DataFrame, failed: int) -> dict[str
 
 
 def media_root(artifact: Artifact) -> Path | None:
-    """Returns the folder of a data set's media: inside the artifact, or where the import found them, or None."""
+    """Returns the folder of a data set's media: inside the artifact, or where the import found them.
+
+    None if that is unknown, because the import was on another machine.
+    """
     if (artifact.path / "media").is_dir():
         return artifact.path / "media"
     recorded = (artifact.about.get("environment") or {}).get("media_root")
-    return Path(recorded) if recorded else None
+    if not recorded or Path(recorded).parts[0] == ELSEWHERE:
+        return None
+    return (home(artifact.path) or artifact.path) / recorded
 
 
 def media_path(root: Path | None, name: str | None) -> Path | None:

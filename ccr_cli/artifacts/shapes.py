@@ -74,19 +74,21 @@ _SUMMARY = _VERDICTS | {
     "splits?": {str: _VERDICTS}, "most_suspicious": [_SUSPECT],
 }  # fmt: skip
 _OPTIONS = {"judge": str, "judge_side?": str, "batch_size?": int, str: str | bool | float | None}
+_ENVIRONMENT = (
+    {
+        "seconds?": float, "media_root?": str | None, "recipe?": ({str: ANY}, NoneType), "source?": ANY,
+        "engine.forward?": {str: str | None}, "given?": ({str: ANY}, [{str: ANY}], NoneType),
+        "device?": str | None, "texts_per_second?": float, "items_per_second?": float, "weights_bytes?": int,
+    },
+    NoneType,
+)  # fmt: skip
 SHAPES: dict[str, Any] = {
+    "local": {"command": str, "environment": _ENVIRONMENT, "parents": {str: str}},
     "record": {
         "kind": str, "schema": int, "name": str, "id": str, "request": {str: ANY}, "counts": {str: int},
         "parents": [{"kind": str, "id": str, "path": str}], "files": [{"path": str, "bytes": int, "sha256": str}],
         "created?": str | None, "command?": str | None, "versions?": ({str: str | None}, NoneType),
-        "environment?": (
-            {
-                "seconds?": float, "media_root?": str | None, "recipe?": ({str: ANY}, NoneType), "source?": ANY,
-                "engine.forward?": {str: str | None}, "given?": ({str: ANY}, [{str: ANY}], NoneType),
-                "device?": str | None, "texts_per_second?": float, "items_per_second?": float, "weights_bytes?": int,
-            },
-            NoneType,
-        ),
+        "environment?": _ENVIRONMENT,
     },
     "dataset": {
         "manifest.toml": {

@@ -10,9 +10,6 @@ from typing import Any
 from ccr_cli.artifacts import base
 from ccr_cli.errors import ArtifactError, UsageError
 
-PER_DATASET = {"translation", "noise", "features"}
-"""Kinds whose folder has one more level: the data set's name."""
-
 LONGEST_STEM = 110
 _ENCODED = re.compile("(%[0-9A-F]{2})+")
 
@@ -34,7 +31,7 @@ class Workspace:
     def place(self, kind: str, name: str, data: str | None = None) -> Path:
         """Returns the folder of an artifact; `data` is the data set's name, for kinds kept by data set."""
         folder = self.root / base.FOLDERS[kind]
-        if kind in PER_DATASET:
+        if kind in base.PER_DATASET:
             assert data is not None, f"a {kind} is kept by data set"
             folder = folder / slug(data)
         return folder / name
@@ -47,7 +44,7 @@ class Workspace:
         """Lists the folders of complete artifacts with their expected kind, without reading them."""
         places = []
         for kind, folder in base.FOLDERS.items():
-            depth = "*/*" if kind in PER_DATASET else "*"
+            depth = "*/*" if kind in base.PER_DATASET else "*"
             for moved in (self.root / folder).glob(f"{depth}.old"):
                 base.put_back(moved.with_suffix(""))
             records = (self.root / folder).glob(f"{depth}/{base.RECORD}")
@@ -62,7 +59,7 @@ class Workspace:
 
     def place_of(self, artifact: base.Artifact, link: base.Parent) -> Path:
         """Returns where a parent of an artifact lies: in the artifact's own workspace, else in this one."""
-        own = (home(artifact.path) or self.root) / link.path
+        own = (base.home(artifact.path) or self.root) / link.path
         return own if own.exists() else self.root / link.path
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
@@ -92,15 +89,6 @@ class Workspace:
             problem = f"{artifact.path} was made from another state of {link.path} ({states})"
             raise ArtifactError(problem, hint=artifact.rebuild_hint())
         return parent
-
-
-def home(path: Path) -> Path | None:
-    """The workspace that an artifact's path leads through; None if it lies anywhere else."""
-    for kind, folder in base.FOLDERS.items():
-        depth = 2 if kind in PER_DATASET else 1
-        if len(path.parents) > depth and path.parents[depth - 1].name == folder:
-            return path.parents[depth]
-    return None
 
 
 def slug(text: str) -> str:

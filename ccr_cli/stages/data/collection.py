@@ -192,7 +192,7 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
             lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, texts.items())]
             (site.folder / "translations" / table).write_text("".join(lines), encoding="utf-8", newline="")
         media_root = options.media_root or source.media_root(items)
-        site.environment["media_root"] = str(media_root.resolve())
+        site.environment["media_root"] = workspace.relative(media_root)
         failed = source.write_manifest(site, assembly.translations, assembly.refused, assembly.split_rule)
         for note in assembly.notes:
             say(f"{name}: {note}")

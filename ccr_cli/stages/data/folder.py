@@ -48,7 +48,7 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
         if shipped:
             base.copy_files(path / "media", site.folder / "media")
         else:
-            site.environment["media_root"] = str((options.media_root or path / "media").resolve())
+            site.environment["media_root"] = workspace.relative(options.media_root or path / "media")
         write_failures(site.folder, folder.refused)
         return dataset.counts(folder.items, folder.captions, len(folder.refused))
 

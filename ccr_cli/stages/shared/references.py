@@ -13,7 +13,7 @@ from ccr_cli.artifacts.base import FOLDERS, RECORD
 from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.label import ORACLE
 from ccr_cli.artifacts.signature import MT
-from ccr_cli.artifacts.workspace import Workspace, home
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, nearest
 
@@ -27,7 +27,7 @@ _SHOWN = 10
 def common_home(words: Sequence[str]) -> Path | None:
     """The workspace in which the artifacts lie whose paths are among the words; None if there is not exactly one."""
     paths = (Path(os.path.abspath(word)) for word in words if (Path(word) / RECORD).is_file())
-    homes = {home(path) for path in paths}
+    homes = {base.home(path) for path in paths}
     return homes.pop() if len(homes) == 1 else None
 
 
