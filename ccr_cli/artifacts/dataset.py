@@ -88,7 +88,7 @@ def media_root(artifact: Artifact) -> Path | None:
     recorded = (artifact.about.get("environment") or {}).get("media_root")
     if not recorded or Path(recorded).parts[0] == ELSEWHERE:
         return None
-    return (home(artifact.path) or artifact.path) / recorded
+    return (home(artifact.path) or artifact.path) / str(recorded)
 
 
 def media_path(root: Path | None, name: str | None) -> Path | None:

@@ -40,7 +40,9 @@ def try_index(path: Path) -> None:
     elif lists is not None:
         sizes = [lists.list_size(number) for number in range(lists.nlist)]
         entries = [faiss.rev_swig_ptr(lists.get_ids(n), size) for n, size in enumerate(sizes) if size]
-        fits = sum(sizes) == index.ntotal and lists.nlist == index.nlist == index.quantizer.ntotal
+        fits = lists.nlist == index.nlist == index.quantizer.ntotal
+        ids = np.concatenate([np.zeros(0, np.int64), *entries])
+        fits = fits and np.array_equal(np.sort(ids), np.arange(index.ntotal))  # each entry once
     else:
         raise UnfitError("it is an index of a type that ccr does not write")
     if not fits or any((ids < -1).any() or (ids >= index.ntotal).any() for ids in entries):

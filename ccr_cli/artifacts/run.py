@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from ccr_cli.artifacts.base import Artifact, Parent
+from ccr_cli.artifacts.base import Artifact, Parent, portable_values
 from ccr_cli.artifacts.parquet import read_table, table_schema
 
 STOPPED = "stopped.json"
@@ -45,8 +45,9 @@ def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def config(artifact: Artifact) -> dict[str, Any]:
-    """Reads the effective configuration of a run."""
-    return artifact.json("config.json")
+    """Reads the effective configuration of a run; models of this machine by the names of their folders alone."""
+    settings: dict[str, Any] = portable_values(artifact.json("config.json"), artifact.path)
+    return settings
 
 
 def stopped(artifact: Artifact) -> str:

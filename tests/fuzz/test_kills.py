@@ -22,7 +22,7 @@ CALLS = {
     **STAGES,
     **{f"train {m}": (*_TRAIN, "--method", m) for m in ("decl", "fume", "nrccr", "tcl")},
     "train uml": (*_TRAIN, "--method", "uml", "--noise", "0.4"),
-    "sweep": ("train", "--method", "infonce", "--epochs", "4", *toy.SMALL, "--sweep", "seed=7,8", "--name", "mine"),
+    "sweep": ("train", "--method", "infonce", "--epochs", "4", *toy.SMALL, "--sweep", "seed=7,8"),
     "force": (*STAGES["train"], "--force"),
 }
 Made = dict[str, dict[str, str]]

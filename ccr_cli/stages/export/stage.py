@@ -248,7 +248,7 @@ def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str
         return name, False, ""
     local = str(trained.request["text_encoder"]).startswith("sha256:")
     try:
-        model = hub.find(name)
+        model = hub.find(str((trained.about.get("environment") or {}).get("text_encoder") or name))
     except CcrError:  # a folder that is gone or has changed
         model = None
     return (Path(name).name if local else name), not local, (hub.licence(model.folder) if model else None) or ""

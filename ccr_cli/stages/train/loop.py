@@ -4,9 +4,11 @@ Shape suffixes: N triplets, T texts, V visual items, D dimension.
 """
 
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +135,9 @@ class Trainer:
             "dropped": self.triplets.dropped,
             "options": recorded(self.config),
         }
-        base.write_json(folder / "config.json", settings)
+        if Path(self.config.text_encoder).is_dir():
+            self.build.environment["text_encoder"] = os.path.abspath(self.config.text_encoder)
+        base.write_json(folder / "config.json", base.portable_values(settings, folder))
 
     def _begin(self) -> None:
         """Scores the model as it is before the first step, which may be the best one, and judges the triplets with it.

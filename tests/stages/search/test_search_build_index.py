@@ -81,6 +81,18 @@ def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
         Index.read(tmp_path / "b.faiss", kind, 1, (200, 8))
 
 
+@pytest.mark.parametrize("ids", [[0, 1, 2, 2], [0, 1, 2, -1], [0, 1, 2, 4]], ids=["twice", "removed", "beyond"])
+def test_entries_that_are_not_there_once_each(ids: list[int], tmp_path: Path) -> None:
+    """A search would skip an item, or find one that is not there."""
+    package, vectors = faiss(), unit(4)
+    made = package.IndexIVFFlat(package.IndexFlatIP(vectors.shape[1]), vectors.shape[1], 1, 0)
+    made.train(vectors)
+    made.add_with_ids(vectors, np.array(ids))
+    package.write_index(made, str(tmp_path / "a.faiss"))
+    with pytest.raises(ArtifactError, match="do not fit"):
+        Index.read(tmp_path / "a.faiss", "ivf", 1, (4, vectors.shape[1]))
+
+
 def search(chain: Chain, *options: str | Path) -> Any:
     return json.loads(toy.ok("search", *options, "--json", *CPU, workspace=chain.root).out)
 
