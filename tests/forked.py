@@ -113,7 +113,9 @@ def _child(request: dict[str, Any]) -> int:
     from ccr_cli.cli import main
 
     handle = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(handle, 1), os.dup2(handle, 2), os.close(handle)
+    os.dup2(handle, 1)
+    os.dup2(handle, 2)
+    os.close(handle)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if "descriptors" in request:
         resource.setrlimit(resource.RLIMIT_NOFILE, (request["descriptors"], request["descriptors"]))
@@ -128,7 +130,7 @@ def _child(request: dict[str, Any]) -> int:
     except SystemExit as done:
         return int(done.code or 0)
     except BaseException:
-        sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+        sys.excepthook(*sys.exc_info())
         return 1
     return 0
 

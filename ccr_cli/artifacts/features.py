@@ -175,9 +175,10 @@ def read_rows(
         for at in np.flatnonzero(index["shard"].to_numpy() == shard):
             first, count = int(index["first_row"].iloc[at]), int(index["n_rows"].iloc[at])
             part = block[first : first + count].astype(np.float32)
-            rows[offsets[at] : offsets[at + 1]] = part.mean(axis=0, keepdims=True) if pooled else part
+            with np.errstate(invalid="ignore"):  # inf - inf
+                rows[offsets[at] : offsets[at + 1]] = part.mean(axis=0, keepdims=True) if pooled else part
     assert rows is not None
-    with np.errstate(invalid="ignore"):  # inf - inf
+    with np.errstate(invalid="ignore"):
         total = rows.sum(dtype=np.float64)
     if not np.isfinite(total):
         raise ArtifactError(f"{artifact.path} holds features that are not finite", artifact.rebuild_hint())
