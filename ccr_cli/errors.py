@@ -127,7 +127,10 @@ def as_user_error(error: Exception) -> CcrError | None:
         where = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return ResourceError(f"the disk is full{where}", hint="free some space; the same command continues")
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        if error.errno in (errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE):
+            more = "check the disk" if error.errno in (errno.EIO, errno.EROFS) else "raise its limit: ulimit -n 1024"
+            return ResourceError(f"{error.strerror}{where}", hint=f"{more}; the same command continues")
+        if error.errno in (errno.EACCES, errno.EPERM):
             hint = "another --workspace, or change its permissions"
             return ArtifactError(f"no permission{where}: {error.strerror}", hint)
         if error.errno in (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP):

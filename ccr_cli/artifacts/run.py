@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ccr_cli.artifacts.base import Artifact, Parent, portable_values
 from ccr_cli.artifacts.parquet import read_table, table_schema
+from ccr_cli.errors import ArtifactError
 
 STOPPED = "stopped.json"
 """Why training ended early and which epoch was kept; absent otherwise."""
@@ -56,8 +57,16 @@ def stopped(artifact: Artifact) -> str:
 
 
 def history(artifact: Artifact) -> pd.DataFrame:
-    """Reads the training history, a row an epoch; loss terms are columns `loss.NAME`."""
-    return pd.json_normalize(artifact.jsonl("history.jsonl"))
+    """Reads the training history, a row an epoch; loss terms are columns `loss.NAME`.
+
+    Raises:
+        ArtifactError: If it is malformed, or lacks the epoch that was kept.
+    """
+    frame = pd.json_normalize(artifact.jsonl("history.jsonl"))
+    epochs, best = frame.get("epoch", pd.Series(dtype=int)), artifact.counts.get("best_epoch", 0)
+    if best and best not in set(epochs):
+        raise ArtifactError(f"{artifact.path / 'history.jsonl'} lacks epoch {best}", hint=artifact.rebuild_hint())
+    return frame.assign(epoch=epochs)
 
 
 def evidence(artifact: Artifact, lang: str = "", alternative: str = "") -> Iterator[tuple[int, pd.DataFrame]]:
