@@ -128,7 +128,8 @@ def as_user_error(error: Exception) -> CcrError | None:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return ResourceError(f"the disk is full{where}", hint="free some space; the same command continues")
         if error.errno in (errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE):
-            more = "check the disk" if error.errno in (errno.EIO, errno.EROFS) else "raise its limit: ulimit -n 1024"
+            files = error.errno in (errno.EMFILE, errno.ENFILE)
+            more = "allow more: ulimit -n 1024" if files else "check the disk, or another --workspace"
             return ResourceError(f"{error.strerror}{where}", hint=f"{more}; the same command continues")
         if error.errno in (errno.EACCES, errno.EPERM):
             hint = "another --workspace, or change its permissions"

@@ -34,6 +34,8 @@ STAGES: dict[str, tuple[str, ...]] = {
     "export": ("export", "toy-es-infonce", "--name", "mine"),
 }
 """A command of every stage, in the workspace of `chain`; FOLDER is that of the toy data set."""
+LEASE = 0.5
+"""Seconds after which a lock is silent."""
 MARK = b"Traceback (most recent call last)"
 
 
@@ -142,7 +144,7 @@ def _serve() -> None:
     from ccr_cli.artifacts import build
 
     torch.set_num_threads(1)
-    build.LEASE_SECONDS = 0.5
+    build.LEASE_SECONDS = LEASE
     for path in sorted(Path(ccr_cli.commands.__file__).parent.glob("*.py")):
         __import__(f"ccr_cli.commands.{path.stem}")
     for name in ("train", "evaluate", "diagnose", "report", "search", "export", "extract", "translate", "data"):

@@ -377,6 +377,8 @@ def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
     It holds host, pid and a heartbeat. Raises LockedError if another process is still writing after some seconds.
     """
     path = _lock(final)
+    if _silent(path) and not path.stat().st_size:  # its process could not write into it
+        path.unlink(missing_ok=True)
     if _silent(path):
         patience = 2 * LEASE_SECONDS
         say(f"{path} ({_holder(path)}) is silent; waiting up to {patience:g} s to see whether its process is dead")
