@@ -1,4 +1,4 @@
-"""The cache folder: converted models, translated sentences, decoded pictures. Safe to delete."""
+"""The cache folder: converted models, translated sentences, vectors of sentences, decoded pictures. Safe to delete."""
 
 import os
 from pathlib import Path

@@ -25,11 +25,12 @@ _EXPECTED = {
 BUNDLED = {
     group: frozenset(files.split())
     for group, files in {
-        "methods": "__init__ base basic config decl disncl fume gsc infonce nrccr pretrained source_only tcl trine uml",
+        "methods": "__init__ base basic config decl disncl distil fume gsc infonce nrccr pretrained source_only tcl "
+        "trine uml",
         "judges": "__init__ argmax base config fusion gmm lexical margin mutual none oracle osa rank scores "
         "structure translation triangle two_group",
-        "losses": "__init__ contrastive credibility decl disncl evidential masks mutual nrccr precision structure "
-        "triplet trust",
+        "losses": "__init__ contrastive credibility decl disncl distil evidential masks mutual nrccr precision "
+        "structure triplet trust",
         "nets": "__init__ attention dual heads inception_i3d lora plain pooling ragged row_adam text text_transformer "
         "tower",
     }.items()

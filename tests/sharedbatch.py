@@ -41,6 +41,7 @@ def shared(name: str, ranks: ProcessRank) -> base.Batch:
         judged=True,
         back=smallbatch.tokens([f"a {texts[0][row]}" for row in row_b.tolist()]) if "back" in needs else None,
         label_B=item_B % 3,
+        teacher_BD=torch.eye(smallbatch.DIM, dtype=torch.float64)[:SIZE],
         gather=ranks.gather if ranks.size > 1 else None,
     )
 

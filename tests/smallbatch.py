@@ -54,4 +54,5 @@ def batch(size: int = SIZE, noun: str = "círculo", p: Tensor | None = None, jud
         item_B=torch.arange(size),
         p=base.Belief(p, p, sure),
         judged=judged,
+        teacher_BD=torch.eye(DIM)[:size],
     )

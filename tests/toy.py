@@ -13,6 +13,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
+from ccr_cli import registry
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.cli import app
@@ -184,6 +185,12 @@ class Outcome:
     def made(self) -> base.Artifact:
         """The artifact printed last."""
         return base.load(self.paths[-1])
+
+
+def teach(method: str, workspace: Path) -> None:
+    """Trains the run that a method learns from, if it needs one."""
+    if "teacher" in registry.load("methods", method).Config().needs():
+        ok("train", "--method", "source-only", "--epochs", "1", *SMALL, workspace=workspace)
 
 
 def ccr(*arguments: str | Path, workspace: Path | None = None, stdin: str | None = None) -> Outcome:

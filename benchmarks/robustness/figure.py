@@ -28,6 +28,8 @@ LOOKS = {
     "tcl": ("#cc79a7", "v"),
     "disncl": ("#e69f00", "P"),
     "decl": ("#56b4e9", "X"),
+    "distil": ("#00441b", "p"),
+    "distil (MiniLM)": ("#66c2a4", "H"),
 }
 OWN = ("#a50f15", "*")
 """Of a method that is in no paper."""

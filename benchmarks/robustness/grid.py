@@ -39,6 +39,8 @@ WHERE = ("noise", "style", "target", "seed", "regime", "translations")
 
 WITHOUT_BACK: dict[str, Options] = {"nrccr": (("cycle_weight", "0"),)}
 """What a method that reads back-translations leaves out where there are none (all Chinese translations)."""
+MINILM = "all-MiniLM-L6-v2"
+"""A sentence encoder as the teacher of `distil`."""
 UNJUDGED = ("source-only",)
 """Methods that train on no translation, so that no judge can help them."""
 
@@ -81,6 +83,11 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """Every option of the method as it will be."""
         return effective(self.method, self.options)
+
+    @property
+    def needs_teacher(self) -> bool:
+        """Whether the method learns from another model."""
+        return "teacher" in _config(self.method, self.options).needs()
 
     @property
     def name(self) -> str:
@@ -131,6 +138,7 @@ def methods() -> dict[str, tuple[str, Options]]:
         "infonce (two-group)": ("infonce", (("judge", "two-group"),)),
         "infonce (two-group, both)": ("infonce", (("judge", "two-group"), ("judge_side", "both"))),
         **{name: (name, ()) for name in others},  # Flickr8k has no categories, which fume needs
+        "distil (MiniLM)": ("distil", (("teacher", MINILM),)),
         ORACLE: ("infonce", (("judge", "oracle"),)),
     }
 
@@ -212,8 +220,12 @@ def style_image_part(wanted: Sequence[str] | None = None) -> list[Cell]:
 
 
 def accurate_part(wanted: Sequence[str] | None = None) -> list[Cell]:
-    """Every method where in-batch retrieval is accurate: simulated features, translated queries."""
-    return _grid(_labels(wanted), (0.0, 0.4, 0.6), TARGETS, regime="simulated")
+    """Every method where in-batch retrieval is accurate: simulated features, translated queries.
+
+    The features are made from the vectors of MiniLM, which therefore is no fair teacher.
+    """
+    fair = [each for each in _labels(wanted) if ("teacher", MINILM) not in each[2]]
+    return _grid(fair, (0.0, 0.4, 0.6), TARGETS, regime="simulated")
 
 
 def real_part(wanted: Sequence[str] | None = None) -> list[Cell]:

@@ -9,10 +9,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pandas as pd
 import torch
 
@@ -81,10 +83,15 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     """
     started = time.monotonic()
     sources, inputs = collection.sources(cell), Inputs(collection.workspace)
+    settings = dict(cell.options)
+    if cell.needs_teacher and cell.config["teacher"]:
+        settings["teacher"] = str(collection.sentences)
+    elif cell.needs_teacher:
+        inputs.named = [_teacher(cell, collection, device)]
     before = time.process_time()
     options = TrainingOptions(
         method=cell.method,
-        settings=dict(cell.options),
+        settings=settings,
         seed=cell.seed,
         device=device,
         name=cell.name,
@@ -118,6 +125,15 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         for artifact in (trained, *made):
             shutil.rmtree(artifact.path)
     return row
+
+
+def _teacher(cell: Cell, collection: Collection, device: str) -> base.Artifact:
+    """A run on pictures and English alone, its epoch chosen by English queries; if pairs are switched, on these."""
+    cell = replace(cell, method="source-only", options=(), noise=cell.noise if cell.target == "pair" else 0.0)
+    sources = replace(collection.sources(cell), translated=(), second=None)
+    options = TrainingOptions(method="source-only", seed=cell.seed, device=device)
+    with filelock.FileLock(collection.workspace.root / "claims" / f"{cell.name}.teacher.lock"):
+        return train_on(Inputs(collection.workspace), sources, options)
 
 
 def _figures(made: list[base.Artifact]) -> dict[str, Any]:

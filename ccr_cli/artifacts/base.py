@@ -167,7 +167,7 @@ class Artifact:
         if not isinstance(command, str) or not command:
             return []
         words = [word for word in _words(command) if word != "--force"]
-        runs = [parent.path for parent in self.parents if parent.kind == "run"]
+        runs = [parent.path for parent in self.parents if parent.kind == "run" and self.kind != "run"]
         paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
         named = {path for path in paths for word in words if word == Path(path).name or f"/{word}".endswith(f"/{path}")}
         if "-" in words or not {"data", "demo", "report"} & {*words[1:2]}:  # these take none, or all of the workspace

@@ -60,6 +60,8 @@ class Batch:
     """Number of each triplet among all of training, the same in every epoch: for a method that remembers triplets."""
     label_B: Tensor | None = None
     """Category of each item, int64, for a method that needs it."""
+    teacher_BD: Tensor | None = None
+    """A teacher's unit vectors of the source captions, for a method that needs them."""
     gather: Callable[[Tensor, int], Tensor] | None = None
     """Gathers the rows of all processes, with gradient; None in a single process."""
 
@@ -96,7 +98,11 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
             raise UsageError(f"head={config.head}: {sides}{more}", hint=hint)
         aligned = AlignedHead(visual_dim, config.dropout, residual=config.head == "residual")
         return DualEncoder(aligned, text_encoder, None, config.text_dropout)
-    visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
+    visual_head: Projection | AlignedHead
+    if config.head == "linear":
+        visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
+    else:  # a teacher's
+        visual_head = AlignedHead(visual_dim, config.dropout, residual=config.head == "residual")
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
     pooling: Pooling | None = GeneralizedPooling(config.visual_drop) if config.visual == "gpo" else None
@@ -156,6 +162,18 @@ class Method(nn.Module, ABC):
         encoders = [part for part in self.modules() if isinstance(part, DualEncoder)]
         for number, encoder in enumerate(encoders):
             encoder.tower = copy.deepcopy(tower) if number else tower
+
+    def follow(self, teacher: "Method | None", vector_ND: Tensor) -> Tensor:
+        """Called once, of a method that needs a teacher, with the teacher's vectors of the source captions.
+
+        Args:
+            teacher: The teacher, if it is a run.
+            vector_ND: Its unit vectors, one per triplet.
+
+        Returns:
+            The vectors of which each batch gets its rows.
+        """
+        return vector_ND
 
     def start_epoch(self, epoch: int) -> None:
         """Called before each epoch, counted from 1."""

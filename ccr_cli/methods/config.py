@@ -11,7 +11,7 @@ from ccr_cli.losses.evidential import LEAST_TAU
 from ccr_cli.nets.ragged import TextPooling
 
 Side = Literal["cross_lingual", "cross_modal", "both"]
-Need = Literal["frames", "media", "back", "labels"]
+Need = Literal["frames", "media", "back", "labels", "teacher"]
 Visual = Literal["projection", "transformer", "gpo"]
 Head = Literal["linear", "identity", "residual"]
 
@@ -144,7 +144,8 @@ class Config(JudgeConfig):
         """The inputs of the method beyond one vector per item and captions in two languages.
 
         `frames` (every row of an item's features), `media` (pictures in place of features), `back` (back-translations),
-        `labels` (the items' categories: the options then include `classes`, their number; 0 counts those of the data).
+        `labels` (the items' categories: the options then include `classes`, their number; 0 counts those of the data),
+        `teacher` (vectors of the source captions by a frozen model, which the option `teacher` names).
         """
         needs: dict[Need, bool] = {"frames": self.visual != "projection", "media": self.finetune}
         return frozenset(need for need, needed in needs.items() if needed)

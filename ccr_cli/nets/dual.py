@@ -70,10 +70,15 @@ class DualEncoder(nn.Module):
 
     def embed_text(self, texts: Texts) -> Tensor:
         """Returns unit vectors (B, D) of texts."""
+        return normalize(self.pool_text(texts), dim=-1)
+
+    def pool_text(self, texts: Texts) -> Tensor:
+        """Returns the same vectors before they are normalised."""
         out_BD = self.text_encoder(texts)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
-        return normalize(self.text_dropout(out_BD), dim=-1)
+        dropped_BD: Tensor = self.text_dropout(out_BD)
+        return dropped_BD
 
     def plain(self) -> Plain:
         """Returns the same model, as it retrieves, as plain layers."""

@@ -27,6 +27,7 @@ TRAINED = [name for name in registry.names("methods") if registry.load("methods"
 @pytest.mark.parametrize("name", TRAINED)
 def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
     tau, options = EVIDENCE.get(name, (0.1, ()))
+    toy.teach(name, workspace.root)
     made = toy.ok("train", "--method", name, *TRAIN, *options, workspace=workspace.root).made
     evaluated = toy.ok("evaluate", made.path, *CPU, workspace=workspace.root).made
     assert {"es", "en"} <= {result["lang"] for result in evaluation.results(evaluated)}

@@ -98,6 +98,7 @@ def batch(
         judged,
         back=tokens(BACK[: len(source)]),
         label_B=item_B,
+        teacher_BD=torch.eye(VISUAL_DIM)[: len(source)],
     )
 
 
@@ -248,6 +249,7 @@ def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
             "train", *options, "--noise-seed", "0", "--seed", str(seed), "--name", label, workspace=workspace.root
         ).made
 
+    toy.teach(name, workspace.root)
     first, again, other = train("first", 0), train("again", 0), train("other", 1)
     assert first.files == again.files and first.id == again.id
     weights = {a.name: a.file("model.safetensors").read_bytes() for a in (first, other)}

@@ -17,13 +17,15 @@ _NAMES = tuple(field.name for field in fields(JudgeConfig))
 
 
 def recorded(config: JudgeConfig) -> dict[str, Any]:
-    """The options as a request records them: of those of the judge only what is set, a file by its SHA-256.
+    """The options as a request records them: of those of the judge only what is set, a file or model by its SHA-256.
 
     A new `head` is not named either: runs of versions without the choice have one.
     """
     options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
     if options.get("head") == "linear":
         del options["head"]
+    if teacher := options.get("teacher"):
+        options["teacher"] = hub.identity(teacher).get("model", teacher)
     if config.dictionary:
         options["dictionary"] = _sha256(*files_of(Path(config.dictionary)))
     if config.sentence_encoder:

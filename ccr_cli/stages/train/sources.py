@@ -34,11 +34,14 @@ class Sources:
     """Another engine's translation, for the judge `translation`."""
     pairs: PairSelection | None = None
     """A list of the pairs to train on; None: all pairs."""
+    teacher: base.Artifact | None = None
+    """The run that teaches, for a method that needs one."""
 
     @property
     def parents(self) -> list[base.Artifact]:
         """All artifacts."""
-        return [a for a in (self.data, *self.translated, self.second, self.noise, self.features) if a is not None]
+        parents = (self.data, *self.translated, self.second, self.noise, self.teacher, self.features)
+        return [a for a in parents if a is not None]
 
     @property
     def langs(self) -> tuple[str, ...]:

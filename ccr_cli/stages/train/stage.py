@@ -31,6 +31,7 @@ from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.processes import ALONE, ProcessRank, together
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
+from ccr_cli.stages.train.teacher import find_teacher, follow, of_name, require_followed
 from ccr_cli.stages.translate import job as translate
 
 
@@ -111,6 +112,13 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     if options.text_vectors and config.text_encoder != GIVEN:
         problem = f"--text-vectors takes the place of text_encoder={config.text_encoder}"
         raise UsageError(problem, hint="leave one out")
+    if "teacher" in config.needs():
+        sources = replace(sources, teacher=find_teacher(inputs, sources, config.teacher, options.seed))
+        start = follow(start, config, sources.teacher)
+        config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
+        require_followed(start, config, sources.teacher)
+        if sources.teacher is not None:  # the request names it by content
+            start, config = (replace(each, teacher=sources.teacher.id[:12]) for each in (start, config))
     refuse_unused(config, config.judge)
     require_readable(config)
     if options.trusts and not pairs and load_judge(config.judge).speaks in ("never", "step"):
@@ -189,8 +197,10 @@ def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any
         second = [artifact.request for artifact in sources.translated if artifact not in first]
     differing = [options for _, options in translated]
     of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
-    of_sources = {"features": of_features, "translation": of_translations, "second": second}
-    return stem(readable, {**request, **of_sources}, {**defaults, "features": {}, "translation": {}, "second": None})
+    teacher = of_name(sources.teacher, request) if sources.teacher else {}
+    of_sources = {"features": of_features, "translation": of_translations, "second": second, "teacher_run": teacher}
+    unchanged = {"features": {}, "translation": {}, "second": None, "teacher_run": {}}
+    return stem(readable, {**request, **of_sources}, {**defaults, **unchanged})
 
 
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:

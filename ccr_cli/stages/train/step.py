@@ -48,6 +48,7 @@ class Engine:
             encoder.compile()
         if data.tower is not None:
             method.attach(data.tower)
+        self.teacher_ND = None if data.teacher is None else method.follow(*data.teacher).to(device)
         method.to(device)
         self.losses = ranks.wrap(method)
         visual, self.item_N = data.triplets.visual, data.triplets.item_N.to(device)
@@ -165,6 +166,7 @@ class Engine:
             back=data.back.select(rows_b).to(self.device) if data.back else None,
             row_B=on_device,
             label_B=self.label_V[item_B] if self.label_V is not None else None,
+            teacher_BD=self.teacher_ND[on_device] if self.teacher_ND is not None else None,
             gather=self.ranks.gather if self.ranks.size > 1 else None,
         )
 

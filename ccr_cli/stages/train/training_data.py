@@ -18,7 +18,9 @@ from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import HFTokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.judges.base import Belief, FloatArray, load_judge
+from ccr_cli.methods.base import Method
 from ccr_cli.stages.shared import judging
+from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.pixels import load_tower, require_same
 from ccr_cli.stages.shared.text_encoders import make_text_side, read_text_vectors
@@ -26,6 +28,7 @@ from ccr_cli.stages.shared.triplets import Gallery, gallery, training_triplets, 
 from ccr_cli.stages.train.alignment import require_same_space
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
+from ccr_cli.stages.train.teacher import teacher_vectors
 
 UNKNOWN = 0.2
 """Fraction of unknown tokens above which a tokenizer is broken or of another script."""
@@ -158,6 +161,11 @@ class TrainingData:
             self.first_belief = self.fixed_opinion.p
         if self.tower is not None:
             require_same(self.tower, visual, sources.features, item_ids)
+        self.teacher: tuple[Method | None, Tensor] | None = None
+        """The run that teaches, if it is one, and the teacher's vectors of the source captions (N, D)."""
+        if "teacher" in self.needs:
+            device = choose_device(options.device)
+            self.teacher = teacher_vectors(sources.teacher, config.teacher, triplets.source, device)
         torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
         self.tokenizer, self.text_encoder = make_text_side(config, self.data, self.vectors)
         say("tokenising", level=1)

@@ -1,0 +1,168 @@
+"""The teacher of a run: a run without translations or a sentence encoder, and its vectors of the source captions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from ccr_cli import hub, registry
+from ccr_cli.artifacts import base, run
+from ccr_cli.cache_folder import cache_folder
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
+from ccr_cli.methods.base import Method
+from ccr_cli.methods.config import Config
+from ccr_cli.stages.shared.embedding import encode_and_embed
+from ccr_cli.stages.shared.inputs import Inputs
+from ccr_cli.stages.shared.load_run import load_method, require_method
+from ccr_cli.stages.shared.options import configure, default_request
+from ccr_cli.stages.shared.references import find
+from ccr_cli.stages.shared.sentences import sentence_vectors
+from ccr_cli.stages.train.options import TrainingOptions
+from ccr_cli.stages.train.sources import Sources
+from ccr_cli.stages.train.state import save_tensors
+from ccr_cli.transformers_loading import transformers_loading
+
+C = TypeVar("C", bound=Config)
+USUAL = "source-only"
+HINT = f"ccr train --method {USUAL}"
+VISUAL = ("dim", "head", "hidden", "dropout", "visual", "visual_layers", "visual_heads", "visual_drop")
+"""Options that describe the visual side."""
+
+
+def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> base.Artifact | None:
+    """Finds the run that teaches: the one that a word means, the one named, or the only one that can.
+
+    Of several in the workspace that of the same seed is preferred. None if the word means a sentence encoder.
+
+    Raises:
+        ArtifactError: If there is none, several can, or it was trained on other features.
+        UsageError: If it cannot teach.
+    """
+    if word and _is_encoder(inputs, word):
+        return None
+    named = [base.load(find(inputs.workspace, word, ("run",)), "run")] if word else []
+    named = named or [artifact for artifact in inputs.named if artifact.kind == "run"]
+    if len(named) == 1:
+        _refuse_unfit(named[0], sources)
+        inputs.note(named[0])
+        return named[0]
+
+    def fits(artifact: base.Artifact) -> bool:
+        try:
+            _refuse_unfit(artifact, sources)
+        except CcrError:
+            return False
+        return True
+
+    described = f"without translations on {inputs.workspace.relative(sources.features.path)}, to teach"
+    return inputs.one("run", described, fits, hint=HINT, better=lambda run: run.request["seed"] == seed)
+
+
+def _is_encoder(inputs: Inputs, word: str) -> bool:
+    if any((place / base.RECORD).is_file() for place in (Path(word), inputs.workspace.root / word)):
+        return False
+    folder, slash, _ = word.partition("/")
+    return (Path(word).expanduser() / "config.json").is_file() or bool(slash and folder not in base.FOLDERS.values())
+
+
+def _refuse_unfit(artifact: base.Artifact, sources: Sources) -> None:
+    """Refuses a run that cannot teach one on these sources."""
+    require_method(artifact)
+    name, settings = artifact.path.name, run.config(artifact)
+    kind: type[Method] = registry.load("methods", settings["method"]).Method
+    if kind.TRANSLATED:
+        raise UsageError(f"{name} cannot teach: {settings['method']} trains on translations", hint=HINT)
+    if kind.embed_visual is not Method.embed_visual or kind.embed_text is not Method.embed_text:
+        raise UsageError(f"{name} cannot teach: {settings['method']} is not one dual encoder", hint=HINT)
+    if "visual_tower" in settings:
+        raise UsageError(f"{name} cannot teach: it has an image encoder of its own (finetune=true)", hint=HINT)
+    features = artifact.parent("features")
+    if features.id != sources.features.id:
+        problem = f"{name} was trained on {features.path} ({features.id[:8]}), not on {sources.features.path.name}"
+        raise ArtifactError(f"{problem} ({sources.features.id[:8]})", hint=f"{HINT}, on the same features")
+    noise = sources.noise.request if sources.noise else None
+    if kind.TRAINED and (mine := _switched_pictures(noise)) != (its := _switched_pictures(artifact.request["noise"])):
+        problem = f"{name} learned from {its or 'intact pairs'}, and this run has {mine or 'intact pairs'}"
+        raise UsageError(problem, hint=f"{HINT} --noise RATIO --noise-target pair, with the same seed")
+
+
+def _switched_pictures(noise: Mapping[str, Any] | None) -> str:
+    """The synthetic noise of pictures and source captions, in words; empty if there is none."""
+    if noise is None or noise["target"] != "pair":
+        return ""
+    return f"{noise['ratio']:g} pairs switched ({noise['style']}, seed {noise['seed']})"
+
+
+def follow(start: C, config: Config, teacher: base.Artifact | None) -> C:
+    """The options to start from: the visual side of a run, or the dimension of a sentence encoder (`config.teacher`).
+
+    Raises:
+        UnavailableError: If the sentence encoder is not on this machine and cannot be downloaded.
+    """
+    if teacher is not None:
+        options = run.config(teacher)["options"]
+        return replace(start, **{name: options.get(name, getattr(Config, name)) for name in VISUAL})
+    located = hub.locate(config.teacher, "main")  # type: ignore[attr-defined]
+    with transformers_loading():
+        from transformers import AutoConfig
+
+        size = AutoConfig.from_pretrained(located.folder, local_files_only=True).hidden_size
+    return replace(start, dim=int(size))
+
+
+def require_followed(start: Config, config: Config, teacher: base.Artifact | None) -> None:
+    """Refuses (UsageError) options that set another visual side than the teacher's."""
+    for name in VISUAL if teacher is not None else ("dim",):
+        mine, its = getattr(config, name), getattr(start, name)
+        if mine != its:
+            raise UsageError(f"{name}={mine}: the teacher has {its}", hint=f"leave {name} out")
+
+
+def teacher_vectors(
+    teacher: base.Artifact | None, model: str, texts: Sequence[str], device: torch.device
+) -> tuple[Method | None, Tensor]:
+    """The teacher, if it is a run, and its unit vectors of texts (N, D), each different text encoded once.
+
+    Raises:
+        ArtifactError: If a vector is not finite.
+    """
+    different = sorted(set(texts), key=lambda text: (len(text), text))
+    row_of = {text: row for row, text in enumerate(different)}
+    rows_N = torch.tensor([row_of[text] for text in texts])
+    method = None
+    if teacher is None:
+        vector_UD = _encoded(model, different)
+    else:
+        method, tokenizer = load_method(teacher, device)
+        vector_UD = encode_and_embed(method, tokenizer, different, device)
+    if not vector_UD.isfinite().all():
+        who = model if teacher is None else str(teacher.path)
+        raise ArtifactError(f"the teacher {who} has vectors that are not finite", hint="another teacher")
+    return method, vector_UD.cpu()[rows_N]
+
+
+def _encoded(model: str, texts: Sequence[str]) -> Tensor:
+    """The vectors of a sentence encoder; they wait in the cache folder for the next run, since encoding is slow."""
+    about = hub.identity(model) or {"model": model, "revision": hub.locate(model, "main").revision}
+    key = base.sha256_text(base.canonical_json([about, list(texts)]))
+    place = cache_folder() / "sentences" / f"{key}.safetensors"
+    if place.is_file():
+        return load_file(place)["vectors"]
+    (vector_UD,) = sentence_vectors(model, texts)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    save_tensors(place, {"vectors": vector_UD})
+    return vector_UD
+
+
+def of_name(teacher: base.Artifact, request: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a teacher's request differs from that of the usual one of a run."""
+    config = registry.load("methods", USUAL).Config
+    usual = default_request(TrainingOptions) | asdict(configure(config, {}, USUAL))
+    usual |= {"method": USUAL, "seed": request["seed"], "lang": teacher.request["lang"]}
+    if teacher.request["noise"] == request["noise"]:
+        usual["noise"] = request["noise"]
+    return {key: value for key, value in teacher.request.items() if key not in usual or usual[key] != value}
