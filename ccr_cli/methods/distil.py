@@ -18,6 +18,7 @@ from torch.nn.functional import normalize
 
 from ccr_cli.losses import distil
 from ccr_cli.losses.contrastive import infonce
+from ccr_cli.losses.precision import at_least_float32, no_autocast
 from ccr_cli.methods import base
 from ccr_cli.methods.config import Need, Positive
 
@@ -72,12 +73,11 @@ class Method(base.Method):
     def follow(self, teacher: base.Method | None, vector_ND: Tensor) -> Tensor:
         """Keeps the visual side of a trained teacher, frozen; returns the vectors to learn."""
         if teacher is not None:
-            visual = ((self.encoder.visual_head, teacher.encoder.visual_head),)
-            if self.encoder.pooling is not None and teacher.encoder.pooling is not None:
-                visual += ((self.encoder.pooling, teacher.encoder.pooling),)
-            for mine, its in visual:
-                mine.load_state_dict(its.state_dict())
-                mine.requires_grad_(False)
+            for name in ("visual_head", "pooling"):
+                mine, its = getattr(self.encoder, name), getattr(teacher.encoder, name)
+                if mine is not None:
+                    mine.load_state_dict(its.state_dict())
+                    mine.requires_grad_(False)
         return normalize(vector_ND - vector_ND.mean(0), dim=1) if self.config.centre else vector_ND
 
     def train(self, mode: bool = True) -> Self:
@@ -126,5 +126,5 @@ class Method(base.Method):
 
 def similarities(unit_BD: Tensor, raw_BD: Tensor) -> Tensor:
     """Cosines (B, B) in full precision; the first are unit vectors already."""
-    with base.no_autocast(unit_BD):
-        return base.at_least_float32(unit_BD) @ normalize(base.at_least_float32(raw_BD), dim=1).T
+    with no_autocast(unit_BD):
+        return at_least_float32(unit_BD) @ normalize(at_least_float32(raw_BD), dim=1).T

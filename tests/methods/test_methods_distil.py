@@ -55,13 +55,12 @@ def test_the_loss_is_the_distance_of_both_languages(distance: str) -> None:
         raw_BD = method.encoder.text_encoder(texts)
         unit_BD = normalize(raw_BD, dim=1)
         wanted = {
-            "mse": lambda raw=raw_BD, p=p_B: mse(raw, g_BD(), p),
-            "cosine": lambda raw=raw_BD, p=p_B: cosine(raw, g_BD(), p),
-            "relational": lambda unit=unit_BD, p=p_B: relational(unit, g_BD(), 0.2, p),
-            "contrast": lambda unit=unit_BD, p=p_B, visual=visual_B: (
-                infonce(v_BD @ unit.T, 0.2, None, visual) + 0.1 * infonce(g_BD() @ unit.T, 0.2, None, p)
-            ),
-        }[distance]()
+            "mse": mse(raw_BD, g_BD(), p_B),
+            "cosine": cosine(raw_BD, g_BD(), p_B),
+            "relational": relational(unit_BD, g_BD(), 0.2, p_B),
+            "contrast": infonce(v_BD @ unit_BD.T, 0.2, None, visual_B)
+            + 0.1 * infonce(g_BD() @ unit_BD.T, 0.2, None, p_B),
+        }[distance]
         torch.testing.assert_close(terms[name], wanted)
 
 
@@ -70,14 +69,14 @@ def test_a_trained_teacher_keeps_its_visual_side(distance: str) -> None:
     """Whatever the translations, no weight of the visual side and no vector of the teacher moves."""
     vectors = []
     for noun in ("círculo", "cuadrado"):
-        method, batch_B = student(distance=distance, dropout=0.4), given(noun)
+        taught_BD = g_BD().requires_grad_()
+        method, batch_B = student(distance=distance, dropout=0.4), replace(given(noun), teacher_BD=taught_BD)
         before_VD = method.embed_visual(batch_B.visual).clone()
-        batch_B.teacher_BD.requires_grad_()
         dense, sparse = trained(method)
         optimizer = torch.optim.SGD([*dense, *sparse], lr=1.0)
         sum(method.losses(batch_B).values()).backward()
         assert all(weight.grad is None for weight in method.encoder.visual_head.parameters())
-        assert batch_B.teacher_BD.grad is None or not batch_B.teacher_BD.grad.any()
+        assert taught_BD.grad is None
         optimizer.step()
         assert torch.equal(method.embed_visual(batch_B.visual), before_VD), "without dropout, and as before"
         vectors.append(before_VD)
@@ -95,10 +94,10 @@ def test_a_new_visual_head_learns_from_source_captions_alone(distance: str) -> N
         weights = list(method.encoder.visual_head.parameters())
         for name in ("distil_t", "distil_s"):
             reached = torch.autograd.grad(terms[name], weights, retain_graph=True, allow_unused=True)
-            assert reached == (None,) * len(weights)
+            assert not any(map(torch.is_tensor, reached))
         grads.append(torch.autograd.grad(terms["infonce_vs"], weights))
         texts = list(method.encoder.text_encoder.parameters())
-        assert torch.autograd.grad(terms["infonce_vs"], texts, allow_unused=True) == (None,)
+        assert not any(map(torch.is_tensor, torch.autograd.grad(terms["infonce_vs"], texts, allow_unused=True)))
     assert all(torch.equal(one, two) for one, two in zip(*grads, strict=True))
 
 

@@ -199,7 +199,7 @@ def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any
     of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
     teacher = of_name(sources.teacher, request) if sources.teacher else {}
     of_sources = {"features": of_features, "translation": of_translations, "second": second, "teacher_run": teacher}
-    unchanged = {"features": {}, "translation": {}, "second": None, "teacher_run": {}}
+    unchanged: dict[str, Any] = {"features": {}, "translation": {}, "second": None, "teacher_run": {}}
     return stem(readable, {**request, **of_sources}, {**defaults, **unchanged})
 
 
