@@ -159,7 +159,7 @@ def _figures(made: list[base.Artifact]) -> dict[str, Any]:
 
 def _uncertainty(result: Mapping[str, Any]) -> dict[str, Any]:
     """What each score of a query's uncertainty is worth, by direction and name; `own` is the method's."""
-    main = "softmax" if result["signature"].softmax else "own"
+    main = "softmax" if result["signature"].unc == "softmax" else "own"
     return {
         direction: {
             name: {key: round(each[key], 4) for key in ("auroc", "aurc")}
