@@ -50,7 +50,7 @@ def points(results: Results) -> dict[str, dict[str, list[Point]]]:
             if found:
                 sd = statistics.stdev(found) if len(found) > 1 else None
                 line.append((ratio, statistics.fmean(found), sd))
-        if line and label not in LEFT_OUT:
+        if any(ratio for ratio, *_ in line) and label not in LEFT_OUT:
             out.setdefault(target, {})[label] = line
     return out
 
