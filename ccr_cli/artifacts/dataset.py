@@ -86,7 +86,7 @@ def media_root(artifact: Artifact) -> Path | None:
     if (artifact.path / "media").is_dir():
         return artifact.path / "media"
     recorded = (artifact.about.get("environment") or {}).get("media_root")
-    if not recorded or Path(recorded).parts[0] == ELSEWHERE:
+    if not recorded or Path(recorded).parts[:1] == (ELSEWHERE,):
         return None
     return (home(artifact.path) or artifact.path) / str(recorded)
 

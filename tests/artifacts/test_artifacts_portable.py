@@ -123,6 +123,14 @@ def test_media_inside_the_workspace_move_with_it(tmp_path: Path, monkeypatch: py
     assert str(tmp_path) not in (data.path / base.RECORD).read_text()
 
 
+def test_media_beside_a_file_in_the_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = "".join(f"{n},cat {n},gato {n}\n" for n in range(20))
+    (tmp_path / "captions.csv").write_text(f"id,en,mt_es\n{rows}")
+    data = run(monkeypatch, tmp_path, "data", "import", tmp_path / "captions.csv")
+    assert base.load(data.path).about["environment"]["media_root"] == "."
+    assert dataset.media_root(data) == tmp_path
+
+
 @pytest.mark.parametrize(
     "content", ['{"command": 7}', "[1]", "{", '{"command": "x", "environment": [], "parents": {}}']
 )
