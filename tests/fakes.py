@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,9 @@ def make_run(
         (site.folder / "history.jsonl").write_text("".join(lines))
         return {"epochs": 12}
 
-    return build_artifact(workspace, "run", name, request, [data], write=write)
+    place = workspace.place("translation", "es", data.name)
+    translation = replace(data, kind="translation", id="7" * 64, path=place)  # in the lineage alone
+    return build_artifact(workspace, "run", name, request, [data, translation], write=write)
 
 
 def make_evaluation(
