@@ -270,6 +270,15 @@ def digests(folder: Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
+def holders(root: Path, words: list[str]) -> list[str]:
+    """The files below a folder that hold one of the words, but caches and what stays on this machine."""
+    files = [p for p in root.rglob("*") if p.is_file() and not {base.LOCAL, ".cache"} & {*p.relative_to(root).parts}]
+    assert files
+    return [
+        f"{path.relative_to(root)}: {word}" for path in files for word in words if word.encode() in path.read_bytes()
+    ]
+
+
 @dataclass(frozen=True)
 class Chain:
     """A workspace in which every stage has run: one run with mismatch (uml), one without (infonce)."""

@@ -1,6 +1,7 @@
 """Building an artifact: once, resumable, locked, and never half-finished under its final name."""
 
 import ctypes
+import errno
 import os
 import re
 import shlex
@@ -167,6 +168,17 @@ class Build:
 
 
 @contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """Adds the folder to errors of a full or read-only disk that do not know their file, as those of writes."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            error.filename = error.filename or str(folder)
+        raise
+
+
+@contextmanager
 def building(
     workspace: Workspace,
     kind: str,
@@ -207,7 +219,7 @@ def building(
         final.parent.mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:  # /proc and the like: the parent exists and accepts no folder
         raise ArtifactError(f"cannot create {final.parent}: {error.strerror}", hint="another --workspace") from None
-    with locked(final):
+    with locked(final), _naming(build.folder):
         base.put_back(final)
         build.look(force, redo_failed)
         if build.done is None:

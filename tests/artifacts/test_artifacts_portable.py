@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import toy
 from rows import item_ids
-from toy import Chain
+from toy import Chain, holders
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
@@ -30,15 +30,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(platform, "node", lambda: HOST)
     monkeypatch.setattr(socket, "gethostname", lambda: HOST)
     return [str(tmp_path), str(Path(sys.executable).parent.parent), "s3cretvalue", USER, HOST]
-
-
-def holders(root: Path, words: list[str]) -> list[str]:
-    """The files below a folder that hold one of the words, but caches and what stays on this machine."""
-    files = [p for p in root.rglob("*") if p.is_file() and not {base.LOCAL, ".cache"} & {*p.relative_to(root).parts}]
-    assert files
-    return [
-        f"{path.relative_to(root)}: {word}" for path in files for word in words if word.encode() in path.read_bytes()
-    ]
 
 
 def run(monkeypatch: pytest.MonkeyPatch, root: Path, *words: str | Path) -> base.Artifact:

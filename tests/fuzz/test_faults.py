@@ -97,7 +97,8 @@ class Faulty:
         if how == "inodes":
             self.limit(10**6)
         (self.disk / "filler").unlink(missing_ok=True)
-        broken = code not in (0, 6) or MARK.decode() in text or (code == 6 and "error: " not in text)
+        named = str(self.disk) in text.partition("error: ")[2] or how == "memory" or how in (errno.EIO, -errno.EIO)
+        broken = code not in (0, 6) or MARK.decode() in text or (code == 6 and not named)
         if broken:
             print(f"{stage}, {fault}: exit {code}\n{text[-3000:]}", flush=True)
         if any(self.root.rglob("*.lock")):  # of a process that could not write or remove it

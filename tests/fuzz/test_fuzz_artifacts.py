@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import toy
 from mutate import Victim
@@ -103,6 +105,23 @@ def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
         victim.changed(of_kind[kind], name, old)
         assert malformed(base.load(of_kind[kind])) is not None, name
         victim.restore()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_history_without_its_epochs_and_features_that_are_not_finite(victim: Victim) -> None:
+    folders = {base.load(path).kind: path for path in victim.artifacts}
+    array = np.full_like(np.load(next(folders["features"].glob("*.npy"))), np.inf)
+    shard, sink = next(folders["features"].glob("*.npy")).name, io.BytesIO()
+    np.save(sink, array)
+    for kind, name, content in (("run", "history.jsonl", b'{"epoch": 99}\n'), ("features", shard, sink.getvalue())):
+        old = (folders[kind] / name).read_bytes()
+        (folders[kind] / name).write_bytes(content)
+        victim.changed(folders[kind], name, old)
+        try:
+            problem = malformed(base.load(folders[kind]))
+        finally:
+            victim.restore()
+        assert problem is not None and name in problem, problem
 
 
 def test_a_few_malformed_artifacts(victim: Victim) -> None:

@@ -13,7 +13,7 @@ function element(name, text, className) {
   return node;
 }
 function plain(text) {  // without controls and bidirectional overrides
-  return text.replace(/[\u0000-\u001f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
 function typing() {
   return /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
