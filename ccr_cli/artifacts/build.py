@@ -27,6 +27,8 @@ PLAN = ".plan.json"
 _ABOUT, _SOURCE = "about", "source"
 _MOVING = re.compile("-|latest|best:.*")
 """Words that may mean other artifacts tomorrow."""
+_RUST = re.compile(r"\(os error (\d+)\)")
+"""End of the errors of libraries in Rust, such as safetensors."""
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
@@ -172,10 +174,15 @@ def _naming(folder: Path) -> Iterator[None]:
     """Adds the folder to errors of a full or read-only disk that do not know their file, as those of writes."""
     try:
         yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-            error.filename = error.filename or str(folder)
-        raise
+    except Exception as error:
+        rust, known = _RUST.search(str(error)), error
+        if rust and not isinstance(error, OSError):
+            known = OSError(int(rust[1]), os.strerror(int(rust[1])))
+        if isinstance(known, OSError) and known.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+            known.filename = known.filename or str(folder)
+        if known is error:
+            raise
+        raise known from error
 
 
 @contextmanager
