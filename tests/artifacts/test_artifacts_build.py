@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -22,7 +23,7 @@ import toy
 from ccr_cli.artifacts import base, build
 from ccr_cli.artifacts.build import Build, Planned, build_artifact, building
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, LockedError
+from ccr_cli.errors import ArtifactError, LockedError, ResourceError, as_user_error
 
 OTHER = """
 import sys, time
@@ -92,6 +93,15 @@ def test_a_crash_leaves_nothing_under_the_final_name_and_work_goes_on(tmp_path: 
         made = site.finish({})
     assert [f.path for f in made.files] == ["first.txt", "text.txt"]
     assert sorted(os.listdir(tmp_path / "reports")) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "x"), OSError(errno.EROFS, "x"), RuntimeError("I/O error: No space (os error 28)")]
+)
+def test_errors_of_a_disk_name_the_folder(error: Exception, tmp_path: Path) -> None:
+    with pytest.raises(OSError) as raised, building(Workspace(tmp_path), "report", "a", {"x": 1}) as site:
+        raise error
+    assert raised.value.filename == str(site.folder) and isinstance(as_user_error(raised.value), ResourceError)
 
 
 def test_stale_temporary_files_do_not_become_part(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_history_without_its_epochs_and_features_that_are_not_finite(victim: V
             problem = malformed(base.load(folders[kind]))
         finally:
             victim.restore()
-        assert problem is not None and name in problem, problem
+        assert problem is not None and str(folders[kind]) in problem, problem
 
 
 def test_a_few_malformed_artifacts(victim: Victim) -> None:
