@@ -1,4 +1,4 @@
-"""How far a student's vectors of texts are from those of a teacher (METHODS-2026, section 1).
+"""How far a student's vectors of texts are from those of a teacher.
 
 Each loss is a mean over the pairs of a batch, weighted by the probability that the two texts match. The teacher's
 vectors are unit vectors and get no gradient.
