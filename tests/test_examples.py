@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +75,7 @@ def test_vectors_of_sentence_transformers_are_those_of_the_model(sources: toy.Ch
     )
     assert done.returncode == 0, done.stderr
     root = tmp_path / "workspace"
-    shutil.copytree(sources.root / "datasets", root / "datasets")
+    toy.copy_datasets(sources.root, root)
     files = ("--text-vectors", tmp_path / "texts.parquet", "--visual-vectors", tmp_path / "pictures.parquet")
     by_vectors = toy.ok("evaluate", "--zero-shot", *files, "--device", "cpu", workspace=root).made
     by_model = toy.ok("evaluate", "--zero-shot", "--model", model, "--device", "cpu", workspace=root).made

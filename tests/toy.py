@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -242,6 +243,12 @@ def python(code: str, *arguments: str | Path, workspace: Path) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def copy_datasets(old: Path, new: Path) -> None:
+    """Copies the data sets of a workspace into a new one, with where their media lie."""
+    for name in ("datasets", base.LOCAL):
+        shutil.copytree(old / name, new / name)
 
 
 def shell(script: str, workspace: Path) -> Outcome:

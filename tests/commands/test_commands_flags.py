@@ -121,6 +121,7 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
         "head",
         "langs",
         "pairs",
+        "text_vectors",
         "translation_mix",
         *(witness.name for witness in fields(JudgeConfig)),
     }

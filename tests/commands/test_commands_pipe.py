@@ -28,7 +28,7 @@ def pipe(*stages: str) -> str:
 @pytest.fixture(scope="module")
 def dataset_alone(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("pipe") / "work space ñ"
-    shutil.copytree(sources.root / "datasets", root / "datasets")
+    toy.copy_datasets(sources.root, root)
     return root
 
 

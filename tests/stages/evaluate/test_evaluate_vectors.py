@@ -92,7 +92,7 @@ def counted(chain: Chain, texts: Rows, visual: Rows, lang: str) -> float:
 def imported(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> Chain:
     """The data set alone."""
     root = tmp_path_factory.mktemp("vectors") / "ws"
-    shutil.copytree(sources.root / "datasets", root / "datasets")
+    toy.copy_datasets(sources.root, root)
     return Chain(sources.folder, root)
 
 

@@ -189,7 +189,7 @@ def test_a_collection_of_test_items_alone(models: dict[str, Path], tmp_path: Pat
 def test_an_export_has_the_similarities_of_the_model(family: str, sources: Chain, tmp_path: Path) -> None:
     """The command itself compares the export with the run."""
     root = tmp_path / "workspace"
-    shutil.copytree(sources.root / "datasets", root / "datasets")
+    toy.copy_datasets(sources.root, root)
     model = tinydual.save(family, tmp_path / "model")
     toy.ok("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={model}", workspace=root)
     run = toy.ok("train", "--method", "pretrained", "--device", "cpu", workspace=root).made
@@ -216,7 +216,7 @@ def test_vectors_that_are_not_finite_are_refused(
     weight: str, value: float, command: str, code: int, message: str, sources: Chain, tmp_path: Path
 ) -> None:
     root = tmp_path / "workspace"
-    shutil.copytree(sources.root / "datasets", root / "datasets")
+    toy.copy_datasets(sources.root, root)
     model = tinydual.save("clip", tmp_path / "model")
     network = transformers.AutoModel.from_pretrained(model)
     with torch.no_grad():
