@@ -478,12 +478,33 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: 
     from rich.table import Table
     from rich.text import Text
 
+    terminal = Console()
     table = Table(title=None if title is None else Text(console.plain(title)))
-    for column in columns:
-        table.add_column(column, overflow="fold")  # a truncated path cannot be copied
+    whole = _unbroken(columns, plain, terminal.width)
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", no_wrap=number in whole)  # a truncated path cannot be copied
     for row in plain:
         table.add_row(*[Text(cell) for cell in row])
-    Console().print(table)
+    terminal.print(table)
+
+
+def _unbroken(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> set[int]:
+    """The columns of names, numbers and paths that fit unbroken into a terminal of `width`, the narrowest first.
+
+    Every other column keeps 10 characters; a border takes 3.
+    """
+    from rich.cells import cell_len
+
+    left = width - 1 - (3 + 10) * len(columns)
+    named = enumerate(zip(columns, *rows, strict=True))
+    sizes = {n: max(map(cell_len, cells)) for n, cells in named if " " not in "".join(cells)}
+    whole = set()
+    for number, size in sorted(sizes.items(), key=lambda item: item[1]):
+        left -= size - 10
+        if left < 0:
+            break
+        whole.add(number)
+    return whole
 
 
 def examples(*lines: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 import webbrowser
@@ -122,7 +123,7 @@ _COLUMNS = ("place", "similarity", "item", "caption", "image", "probability")
 
 def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterator[Answer]:
     """Prints answers as they come; with several queries, each row begins with its query."""
-    header = [*(["query"] if many else []), *_COLUMNS]
+    header, near = [*(["query"] if many else []), *_COLUMNS], sys.stdout.isatty()
     for number, answer in enumerate(answers):
         if many and not (number or as_json or sys.stdout.isatty()):
             print("\t".join(header))
@@ -135,7 +136,7 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
                     f"{h.similarity:.3f}",
                     h.item_id,
                     h.caption,
-                    h.image or "",
+                    (os.path.relpath(h.image) if near and h.image else h.image) or "",
                     "" if h.probability is None else f"{h.probability:.3f}",
                 )
                 for h in answer.hits

@@ -15,6 +15,7 @@ import typer
 from toy import Chain
 
 from ccr_cli.cli import app
+from ccr_cli.commands import common
 from ccr_cli.report.page import compose
 
 ODD = "[bold]red[/bold] \x1b]0;title\x07\x1b[31mcircle <b> {0} %s \x9b2J \u202egnp\u2066 \x00\x7f fin"
@@ -114,6 +115,12 @@ def test_a_table_on_a_terminal(words: tuple[str, ...], odd: Chain) -> None:
     assert not FORBIDDEN.search(said), said
     assert "─" in said or "━" in said, "a table is drawn"
     assert "[bold]red[/bold]" in said
+
+
+def test_names_and_paths_are_not_broken() -> None:
+    columns, rows = ("name", "title", "path"), [("a" * 22, "two words", "/p" * 15), ("b", "", "")]
+    assert [sorted(common._unbroken(columns, rows, width)) for width in (72, 71, 52, 51)] == [[0, 2], [0], [0], []]
+    assert common._unbroken(("name",), [("商" * 10,)], 23) == set()
 
 
 def commands() -> list[tuple[str, ...]]:

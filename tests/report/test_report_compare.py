@@ -367,6 +367,10 @@ def test_findings_report_the_judge() -> None:
     table = diagnoses.detection(frame)
     shown = ["40%", "uml", "two-group", "1", "93.4", "2.1", "90.0", "91.7", "0.981", "0.970", "0.030", "41.0"]
     assert [table.printed(0, c) for c in range(12)] == shown
+    without = diagnoses.diagnoses_frame([("r", {**summary, "detection": None, "calibration": None, "noise": 0.0})])
+    table = diagnoses.detection(without)
+    assert [column.key for column in table.columns] == ["noise", "method", "judge", "n", "called_noisy"]
+    assert [table.printed(0, c) for c in range(5)] == ["0%", "uml", "two-group", "1", "41.0"]
 
 
 def test_tables_say_what_was_won_back() -> None:

@@ -46,8 +46,10 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
         for place, result in enumerate(search.results):
             x = 0.15 + place % COLUMNS * CELL + (CELL - PICTURE) / 2
             y = top - HEAD - place // COLUMNS * line - PICTURE
-            axes.add_patch(Rectangle((x, y), PICTURE, PICTURE, fill=False, edgecolor=GRID, linewidth=0.8))
-            draw_picture(axes, thumbnail(result.image, SIDE), x + 0.03, y + 0.03, PICTURE - 0.06)
+            shown = thumbnail(result.image, SIDE)
+            if shown is not None:
+                axes.add_patch(Rectangle((x, y), PICTURE, PICTURE, fill=False, edgecolor=GRID, linewidth=0.8))
+                draw_picture(axes, shown, x + 0.03, y + 0.03, PICTURE - 0.06)
             middle: dict[str, Any] = {"x": x + PICTURE / 2, "ha": "center"}
             score = " · ".join(
                 filter(None, [str(place + 1), similarity(result.similarity), likely(result.probability)])

@@ -132,6 +132,8 @@ def detection(frame: pd.DataFrame) -> Table:
         "uncertainty.noisy": Column("uncertainty_noisy", "if called noisy", digits=3),
     }
     language = [Column("lang", "language", text=True)] * several
+    known = bool(frame[list(DETECTION)].notna().any(axis=None))
+    figures = {name: column for name, column in figures.items() if known or frame[name].notna().any()}
     columns = [NOISE, *language, METHOD, Column("judge", "judge", text=True), NUMBER, *figures.values()]
     by = ["data", "lang", "noise", "noise_kind", "label", "judge", "judge_side"]
     rows = []
@@ -142,6 +144,8 @@ def detection(frame: pd.DataFrame) -> Table:
         named = str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"
         head = [Cell(float(noise), shown=shown), *[Cell(lang)] * several, Cell(label), Cell(named), n]
         rows.append(Row([*head, *cells], block=f"{shown} {lang}", ceiling=judge == ORACLE))
+    if not known:
+        return Table("detection", "Training pairs called noisy", columns, rows, [f"{SPREAD_NOTE}."])
     notes = [
         "Found: share of the mismatched pairs that the judge calls noisy. False alarms: share of the intact pairs that "
         "it calls noisy; a genuinely bad translation counts as intact here. Calibration error: mean gap between "

@@ -97,7 +97,9 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     clean = recovery(frame, method, 0.0, figure=figure, ranks=ranks) if noise else None
     if clean:
         more.append(f"Without noise it is {_signed(clean)}{_chance(clean)}.")
-    more += [*_repaired(view, noise, ranks), *_ensembles(view, noise, ranks)]
+    repaired = _repaired(view, noise, ranks)
+    headline = " ".join([f"{headline}.", *(repaired.pop(label) for label in [*repaired] if _repairs(label, method))])
+    more += [*repaired.values(), *_ensembles(view, noise, ranks)]
     level = "" if view.chance is None else f", chance: {metric(view.chance)}"
     tiles = [Tile(metric(values.mean()), f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}{level}")]
     if win:
@@ -110,7 +112,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
             detail = "; ".join(filter(None, [_recovery_interval(win), beyond]))
             tiles.append(Tile(share, "of the gap to the oracle recovered", detail, win.may_be_chance))
     sentences, detection_tiles = _detection(diagnoses, view, method, noise)
-    return Findings(f"{headline}.", (*more, *sentences), (*tiles, *detection_tiles), method, noise)
+    return Findings(headline, (*more, *sentences), (*tiles, *detection_tiles), method, noise)
 
 
 def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
@@ -147,16 +149,21 @@ def _group_words(rows: pd.DataFrame, labels: list[str], encoders: list[str], nou
     return words + (", not all with the same encoders" if any(e and e != encoders for e in known) else "")
 
 
-def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> list[str]:
-    """How variants that were trained on repaired pairs or translations compare with the method itself."""
+def _repairs(label: str, method: str) -> bool:
+    """Whether a label is that of a method's runs on repaired pairs or translations."""
+    return label != method and str(Label.parse(label).unrepaired) == method
+
+
+def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> dict[str, str]:
+    """How variants that were trained on repaired pairs or translations compare with the method itself, by label."""
     rows = view.frame[view.frame["noise"] == noise]
-    labels, sentences = results.methods(rows), []
+    labels, sentences = results.methods(rows), {}
     for label in (label for label in labels if Label.parse(label).is_repaired):
         values = results.replicates(rows[rows["label"] == label], view.figure)
         plain = str(Label.parse(label).unrepaired)
         win = recovery(rows, label, noise, figure=view.figure, against=plain, ranks=ranks) if plain in labels else None
         comparison = f", {_signed(win)}{_chance(win)}" if win else ""
-        sentences.append(f"Repaired, {label} reaches {_mean(values)}{comparison}.")
+        sentences[label] = f"Repaired, {label} reaches {_mean(values)}{comparison}."
     return sentences
 
 

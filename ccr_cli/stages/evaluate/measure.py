@@ -119,7 +119,7 @@ class Evaluator:
                 say(f"{lang} has no captions of the set {protocol.caption_set!r}; its own are used: {sets}")
             if kind == HUMAN:
                 _warn_mixed(about)
-            if gallery.missing:
+            if gallery.missing and visual is None:  # the same items in every language
                 warn(f"{counted(gallery.missing, f'{protocol.split} item')} of {target.data.name} without features")
             if visual is None:
                 visual = self.model.visuals(gallery, target.features)

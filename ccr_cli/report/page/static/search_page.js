@@ -56,12 +56,12 @@ function card(hit) {
     const image = picture(hit, hit.picture);
     image.loading = "lazy";
     frame.append(image);
-  } else frame.append(element("span", "no image", "none"));
+  }
   const bar = element("span", undefined, "bar"), level = element("i"), text = element("span");
   level.style.width = Math.round(100 * Math.max(0, Math.min(1, hit.similarity))) + "%";
   bar.append(level);
   text.append(caption(hit));
-  button.append(frame, bar, element("b", hit.place + " · " + hit.similarity.toFixed(3)), likely(hit), text);
+  button.append(...(hit.picture ? [frame] : []), bar, element("b", hit.place + " · " + hit.similarity.toFixed(3)), likely(hit), text);
   button.addEventListener("click", () => enlarge(hit));
   item.append(button);
   return item;
