@@ -156,7 +156,8 @@ def _places(
     columns: Sequence[str], header: Mapping[str, str] | None, texts: Mapping[str, str], where: str
 ) -> tuple[dict[str, int], list[tuple[int, str]]]:
     """Returns the place of every column but the texts by its name in `COLUMNS`; place and language of every text."""
-    names = {**(header or {name: name for name in columns if name and name not in texts})}
+    own = [name for name in columns if name and name not in texts and (name in COLUMNS or not texts)]
+    names = {**(header or {name: name for name in own})}
     if texts:
         names["text"] = next(iter(texts))
     unknown = [name for name in names if name not in COLUMNS]

@@ -338,6 +338,8 @@ def test_captions_with_translations_need_no_pictures(here: Path) -> None:
     _, data = products("words.csv")
     assert list(data.items["item_id"]) == ["words-csv-line-2", "words-csv-line-3", "words-csv-line-4"]
     assert data.items["media"].isna().all()
+    write("numbered.csv", ("Nr", "English", "German (MT)"), *[(str(n), f"{n} hats", f"{n} Hüte") for n in range(3)])
+    assert len(products("numbered.csv", "--name", "numbered")[1].items) == 3, "a column that means nothing is left out"
     several = run("words.csv", "--columns", "text=English,text=German (MT),mt.de=German (MT)")
     assert several.code == 2 and "English" in several.err
     none, data = products("words.csv", "--columns", "mt.de=,item_id=English", "--format", "captions-csv", "--name", "b")
