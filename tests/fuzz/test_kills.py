@@ -35,7 +35,7 @@ class Killed:
         self.root, self.chain = place / "workspace", chain
         shutil.copytree(chain.root, self.root)
         self.server = Server(place, self.root)
-        self.there = {path for path in self.root.rglob("*") if ".cache" not in path.parts}
+        self.there = {path for path in self.root.rglob("*") if not {".cache", base.LOCAL} & {*path.parts}}
         self.undisturbed: dict[str, tuple[float, Made]] = {}
 
     def words(self, name: str) -> list[str | Path]:
@@ -43,7 +43,7 @@ class Killed:
 
     def made(self) -> Made:
         """The digests of the new artifacts' files; asserts that nothing else is left of building them."""
-        new = {path for path in self.root.rglob("*") if ".cache" not in path.parts} - self.there
+        new = {path for path in self.root.rglob("*") if not {".cache", base.LOCAL} & {*path.parts}} - self.there
         artifacts = [path for _, path in Workspace(self.root).places() if path in new]
         left = {p for p in new if not any(p == a or a in p.parents or p in a.parents for a in artifacts)}
         assert all(path.suffix == ".lock" for path in left), left  # a lock of a dead process is taken over
