@@ -46,6 +46,19 @@ def products(*arguments: str | Path) -> tuple[toy.Outcome, dataset.Dataset]:
     return done, dataset.read(done.made)
 
 
+def save(frame: pd.DataFrame, name: str) -> None:
+    """Writes a table in the format of the file's name."""
+    match Path(name).suffix:
+        case ".csv":
+            frame.to_csv(name, index=False)
+        case ".parquet":
+            frame.to_parquet(name)
+        case ".xlsx":
+            frame.to_excel(name, index=False)
+        case _:
+            frame.to_json(name, orient="records", lines=True)
+
+
 def write(
     path: str,
     *rows: tuple[str, ...],
@@ -315,15 +328,7 @@ def test_a_column_of_machine_translations_is_recorded(
     spanish = {"a red shoe": "un zapato rojo", "a blue shoe": "un zapato azul", "a hat": "un sombrero"}
     rows = [(n, key, text, spanish.get(text)) for n, (key, text) in enumerate(CAPTIONS.items())]
     frame = pd.DataFrame([*rows, (9, "d.jpg", "a hat", "una gorra")], columns=header)
-    match Path(name).suffix:
-        case ".csv":
-            frame.to_csv(name, index=False)
-        case ".parquet":
-            frame.to_parquet(name)
-        case ".xlsx":
-            frame.to_excel(name, index=False)
-        case _:
-            frame.to_json(name, orient="records", lines=True)
+    save(frame, name)
     done, data = products(name, *(["--columns", columns] if columns else []))
     assert set(data.captions["lang"]) == {"en"} and len(data.captions) == 5
     assert "5 captions in en, 4 with a translation into es; 1 further one" in done.err
@@ -442,15 +447,7 @@ def test_several_columns_of_texts(
     rows = [(key, *[key] * (len(header) == 4), text, GERMAN[key]) for key, text in CAPTIONS.items()]
     frame = pd.DataFrame(rows, columns=header)
     frame.iloc[0, -1] = None
-    match Path(name).suffix:
-        case ".csv":
-            frame.to_csv(name, index=False)
-        case ".parquet":
-            frame.to_parquet(name)
-        case ".xlsx":
-            frame.to_excel(name, index=False)
-        case _:
-            frame.to_json(name, orient="records", lines=True)
+    save(frame, name)
     _, data = products(name, *(["--columns", columns] if columns else []))
     found = {(lang, text) for lang, text in zip(data.captions["lang"], data.captions["text"], strict=True)}
     german = {(langs[-1], text) for text in list(GERMAN.values())[1:]} if len(langs) > 1 else set()
