@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 import losscases
@@ -127,52 +126,6 @@ def test_hard_negatives_fall_to_the_bound() -> None:
     # the published setting: 128 - 0.025 a step, at least 5, which is reached after 4,920 steps
     assert [decl.hard_negatives(step) for step in (1, 40, 41, 4920, 10**6)] == [127, 127, 126, 5, 5]
     assert decl.hard_negatives(3, first=8, least=2, rate=1) == 5
-
-
-LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]] = {
-    "mse": lambda s, m: decl.evidential_mse(evidence(s), torch.linspace(0, 1, len(s)), m).sum(),
-    "hinge": lambda s, m: decl.dynamic_hinge(s, 3, m).sum(),
-}
-
-
-@pytest.mark.parametrize("size", [1, 2, 128])
-@pytest.mark.parametrize("name", LOSSES)
-def test_finite_under_bfloat16_autocast(name: str, size: int) -> None:
-    torch.manual_seed(size)
-    left, right = torch.nn.functional.normalize(torch.randn(2, size, 8), dim=2)
-    left.requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        sim = left @ right.T
-        loss = LOSSES[name](sim, None)
-    assert sim.dtype == torch.bfloat16 and loss.dtype == torch.float32 and loss.isfinite()
-    torch.autograd.backward(loss)
-    assert left.grad is not None and left.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("value", [-1.0, 0.0, 1.0])
-@pytest.mark.parametrize("name", LOSSES)
-def test_equal_similarities_are_finite(name: str, value: float) -> None:
-    sim = torch.full((16, 16), value, requires_grad=True)
-    loss = LOSSES[name](sim, None)
-    torch.autograd.backward(loss)
-    assert loss.isfinite() and sim.grad is not None and sim.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("size", [0, 1, 3])
-@pytest.mark.parametrize("name", LOSSES)
-def test_nothing_to_compare_gives_zero(name: str, size: int) -> None:
-    sim = torch.rand(size, size, requires_grad=True)
-    loss = LOSSES[name](sim, torch.eye(size, dtype=torch.bool))
-    torch.autograd.backward(loss)
-    assert loss.item() == 0 and sim.grad is not None and not sim.grad.any()
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_masked_entries_get_no_gradient(name: str) -> None:
-    mask = torch.tensor([[True, True, False], [True, True, True], [False, True, True]])
-    sim = torch.rand(3, 3, requires_grad=True)
-    torch.autograd.backward(LOSSES[name](sim, mask))
-    assert sim.grad is not None and not sim.grad[~mask].any()
 
 
 def test_wrong_arguments_are_refused() -> None:

@@ -6,19 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Literal
 
+import losscases
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
+from losscases import Array, Mask
 from scipy.special import log_expit, rel_entr, softmax
 
 from ccr_cli.losses.nrccr import feature_distillation, language_cross_entropy, similarity_distillation
 from ccr_cli.nets.heads import reverse_gradient
 
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-KINDS = ("random", "saturated", "equal")
-MASKS = ("full", "duplicates", "one-sided")
 DISTANCES: tuple[Literal["l1", "smooth"], ...] = ("l1", "smooth")
 
 # Float32 against float64, relative and absolute: about twice the largest error measured over all cases.
@@ -59,27 +56,6 @@ def oracle_language(source: Array, target: Array) -> float:
 # ---- cases
 
 
-def make_case(size: int, kind: str, mask_kind: str) -> tuple[Array, Array, Mask, Array]:
-    """Teacher and student similarities, a mask, and weights with a zero among them."""
-    rng = np.random.default_rng(size * 100 + KINDS.index(kind) * 10 + MASKS.index(mask_kind))
-    teacher, student = (rng.normal(0.05, 0.15, (size, size)) + 0.4 * np.eye(size) for _ in range(2))
-    if kind == "saturated":
-        teacher, student = np.sign(teacher + 0.05), np.sign(student + 0.05)
-    if kind == "equal":
-        teacher, student = np.full((size, size), 0.3), np.full((size, size), 0.3)
-    item = np.arange(size)
-    if mask_kind != "full":
-        item[-1] = item[0]  # two captions of one item
-    mask = (item[:, None] != item[None, :]) | np.eye(size, dtype=bool)
-    if mask_kind == "one-sided" and size > 2:
-        mask[1, 2:] = False  # row 1 is left with its diagonal; its column is not
-        mask[1, 0] = False
-    weight = rng.uniform(0.1, 1.0, size)
-    if size > 2:
-        weight[1 if kind == "random" else 2] = 0.0
-    return teacher, student, mask, weight
-
-
 def vectors(size: int, kind: str, dim: int = 7) -> tuple[Array, Array, Array]:
     """Unit vectors of teacher and student, and weights."""
     rng = np.random.default_rng(size)
@@ -89,35 +65,6 @@ def vectors(size: int, kind: str, dim: int = 7) -> tuple[Array, Array, Array]:
     return (h, h.copy() if kind == "equal" else t, rng.uniform(0.0, 1.0, size))
 
 
-def derivative(loss: Callable[[torch.Tensor], torch.Tensor], x: Array, dtype: torch.dtype) -> tuple[float, Array]:
-    at = torch.tensor(x, dtype=dtype, requires_grad=True)
-    value = loss(at)
-    assert value.dtype == dtype and value.shape == ()
-    torch.autograd.backward(value)
-    assert at.grad is not None
-    return value.item(), at.grad.double().numpy()
-
-
-def check_slope(oracle: Callable[[Array], float], x: Array, gradient: Array, h: float = 1e-4) -> None:
-    """The gradient along random directions against central differences of fourth order."""
-    rng = np.random.default_rng(0)
-    tolerance = 1e-6 * float(np.linalg.norm(gradient)) + 1e-9
-    for _ in range(4):
-        d = rng.normal(size=x.shape)
-        expected = (8 * (oracle(x + h * d) - oracle(x - h * d)) - (oracle(x + 2 * h * d) - oracle(x - 2 * h * d))) / (
-            12 * h
-        )
-        assert (gradient * d).sum() == pytest.approx(expected, rel=1e-6, abs=tolerance)
-
-
-def check_float32(loss: Callable[[torch.Tensor], torch.Tensor], x: Array) -> None:
-    """`loss` casts what it closes over to the dtype of its argument; all inputs are exact in float32."""
-    value, gradient = derivative(loss, x, torch.float64)
-    value32, gradient32 = derivative(loss, x, torch.float32)
-    assert value32 == pytest.approx(value, rel=VALUE_32[0], abs=VALUE_32[1])
-    assert np.linalg.norm(gradient32 - gradient) <= GRADIENT_32[0] * np.linalg.norm(gradient) + GRADIENT_32[1]
-
-
 def exact32(*arrays: Array) -> list[Array]:
     return [x.astype(np.float32).astype(np.float64) for x in arrays]
 
@@ -125,8 +72,8 @@ def exact32(*arrays: Array) -> list[Array]:
 # ---- against the oracles
 
 
-@pytest.mark.parametrize("mask_kind", MASKS)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mask_kind", losscases.MASKS)
+@pytest.mark.parametrize("kind", losscases.KINDS)
 @pytest.mark.parametrize("size", [2, 3, 128])
 def test_similarity_view_equals_the_oracle(size: int, kind: str, mask_kind: str) -> None:
     teacher, student, mask, weight = exact_case(size, kind, mask_kind)
@@ -135,20 +82,20 @@ def test_similarity_view_equals_the_oracle(size: int, kind: str, mask_kind: str)
         q, w = torch.tensor(teacher, dtype=p.dtype), torch.tensor(weight, dtype=p.dtype)
         return similarity_distillation(q, p, torch.tensor(mask), weight_B=w)
 
-    value, gradient = derivative(loss, student, torch.float64)
+    value, gradient = losscases.derivative(loss, student, torch.float64)
     assert value == pytest.approx(oracle_similarity(teacher, student, mask, weight), rel=1e-6, abs=1e-12)
-    check_slope(lambda p: oracle_similarity(teacher, p, mask, weight), student, gradient)
-    check_float32(loss, student)
+    losscases.check_slope(lambda p: oracle_similarity(teacher, p, mask, weight), student, gradient)
+    losscases.check_float32(loss, student, VALUE_32, GRADIENT_32)
 
 
 def exact_case(size: int, kind: str, mask_kind: str) -> tuple[Array, Array, Mask, Array]:
-    teacher, student, mask, weight = make_case(size, kind, mask_kind)
+    (teacher, student), mask, weight = losscases.make(size, kind, mask_kind, 2)
     teacher, student, weight = exact32(teacher, student, weight)
     return teacher, student, mask, weight
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", losscases.KINDS)
 @pytest.mark.parametrize("size", [1, 2, 3, 128])
 def test_feature_view_equals_the_oracle(size: int, kind: str, distance: Literal["l1", "smooth"]) -> None:
     teacher, student, weight = exact32(*vectors(size, kind))
@@ -157,21 +104,21 @@ def test_feature_view_equals_the_oracle(size: int, kind: str, distance: Literal[
         h, w = torch.tensor(teacher, dtype=t.dtype), torch.tensor(weight, dtype=t.dtype)
         return feature_distillation(h, t, distance=distance, weight_B=w)
 
-    value, gradient = derivative(loss, student, torch.float64)
+    value, gradient = losscases.derivative(loss, student, torch.float64)
     assert value == pytest.approx(oracle_features(distance, teacher, student, weight), rel=1e-6, abs=1e-12)
     if kind != "equal" or distance != "l1":  # there every entry is at the kink
-        check_slope(lambda t: oracle_features(distance, teacher, t, weight), student, gradient, h=1e-6)
-    check_float32(loss, student)
+        losscases.check_slope(lambda t: oracle_features(distance, teacher, t, weight), student, gradient, h=1e-6)
+    losscases.check_float32(loss, student, VALUE_32, GRADIENT_32)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.0, 15.0])
 @pytest.mark.parametrize("size", [1, 2, 3, 128])
 def test_language_loss_equals_the_oracle(size: int, scale: float) -> None:
     logits = exact32(scale * np.random.default_rng(size).normal(size=(2, size)))[0]
-    value, gradient = derivative(lambda x: language_cross_entropy(x[0], x[1]), logits, torch.float64)
+    value, gradient = losscases.derivative(lambda x: language_cross_entropy(x[0], x[1]), logits, torch.float64)
     assert value == pytest.approx(oracle_language(*logits), rel=1e-6)
-    check_slope(lambda x: oracle_language(*x), logits, gradient)
-    check_float32(lambda x: language_cross_entropy(x[0], x[1]), logits)
+    losscases.check_slope(lambda x: oracle_language(*x), logits, gradient)
+    losscases.check_float32(lambda x: language_cross_entropy(x[0], x[1]), logits, VALUE_32, GRADIENT_32)
 
 
 # ---- by hand

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 from scipy.special import polygamma
 
-from ccr_cli.losses import contrastive, evidential, masks, mutual, triplet
+from ccr_cli.losses import contrastive, decl, evidential, masks, mutual, triplet, trust
 
 Loss = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 
@@ -28,6 +29,15 @@ LOSSES: dict[str, Loss] = {
     "dual": dual,
     "consistency": lambda s, m: mutual.consistency(s, s.T, m).sum(),
     "disentanglement": lambda s, m: -mutual.disentanglement(s.T, s, m).sum(),
+    "mse": lambda s, m: decl.evidential_mse(evidential.evidence(s), torch.linspace(0, 1, len(s)), m).sum(),
+    "hinge": lambda s, m: decl.dynamic_hinge(s, 3, m).sum(),
+    "trust": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s), m, kl_weight=1),
+    "trust-relu": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s, form="relu"), m, kl_weight=1),
+    "trust-softplus": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s, form="softplus"), m, kl_weight=1),
+    "trust-no-weight": lambda s, m: trust.uncertainty_aware_loss(
+        trust.evidence(s), m, torch.zeros(len(s)), kl_weight=1
+    ),
+    "trust-consistency": lambda s, m: trust.consistency(trust.evidence(s.T), trust.evidence(s), m),
 }
 
 
@@ -108,11 +118,12 @@ def test_log_determinant_is_finite_for_any_strength(count: int, tau: float) -> N
 def test_masked_entries_get_no_gradient() -> None:
     item = torch.tensor([0, 1, 0, 2])
     mask = masks.negatives_BB(item, item)
-    for loss in LOSSES.values():
-        sim = torch.rand(4, 4, requires_grad=True)
-        torch.autograd.backward(loss(sim, mask))
+    one_sided = torch.tensor([[True, True, False], [True, True, True], [False, True, True]])
+    for loss, mask_BB in product(LOSSES.values(), (mask, one_sided)):
+        sim = torch.rand(len(mask_BB), len(mask_BB), requires_grad=True)
+        torch.autograd.backward(loss(sim, mask_BB))
         assert sim.grad is not None
-        assert not sim.grad[~mask].any()
+        assert not sim.grad[~mask_BB].any()
 
 
 def test_similarity_of_the_intact_view_gets_no_gradient_by_default() -> None:

@@ -181,55 +181,6 @@ def test_uncertainties_are_no_further_apart_than_beliefs() -> None:
     assert trust.consistency(one, two) <= 2 / 9
 
 
-LOSSES: dict[str, Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]] = {
-    "loss": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s), m, kl_weight=1),
-    "relu": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s, form="relu"), m, kl_weight=1),
-    "softplus": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s, form="softplus"), m, kl_weight=1),
-    "no weight": lambda s, m: trust.uncertainty_aware_loss(trust.evidence(s), m, torch.zeros(len(s)), kl_weight=1),
-    "consistency": lambda s, m: trust.consistency(trust.evidence(s.T), trust.evidence(s), m),
-}
-
-
-@pytest.mark.parametrize("size", [1, 2, 128])
-@pytest.mark.parametrize("name", LOSSES)
-def test_finite_under_bfloat16_autocast(name: str, size: int) -> None:
-    torch.manual_seed(size)
-    left, right = torch.nn.functional.normalize(torch.randn(2, size, 8), dim=2)
-    left.requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        sim = left @ right.T
-        loss = LOSSES[name](sim, None)
-    assert sim.dtype == torch.bfloat16 and loss.dtype == torch.float32 and loss.isfinite()
-    torch.autograd.backward(loss)
-    assert left.grad is not None and left.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("value", [-1.0, 0.0, 1.0])
-@pytest.mark.parametrize("name", LOSSES)
-def test_equal_similarities_are_finite(name: str, value: float) -> None:
-    sim = torch.full((16, 16), value, requires_grad=True)
-    loss = LOSSES[name](sim, None)
-    torch.autograd.backward(loss)
-    assert loss.isfinite() and sim.grad is not None and sim.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("size", [0, 1, 3])
-@pytest.mark.parametrize("name", LOSSES)
-def test_nothing_to_compare_gives_zero(name: str, size: int) -> None:
-    sim = torch.rand(size, size, requires_grad=True)
-    loss = LOSSES[name](sim, torch.eye(size, dtype=torch.bool))
-    torch.autograd.backward(loss)
-    assert loss.item() == 0 and sim.grad is not None and not sim.grad.any()
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_masked_entries_get_no_gradient(name: str) -> None:
-    mask = torch.tensor([[True, True, False], [True, True, True], [False, True, True]])
-    sim = torch.rand(3, 3, requires_grad=True)
-    torch.autograd.backward(LOSSES[name](sim, mask))
-    assert sim.grad is not None and not sim.grad[~mask].any()
-
-
 def test_unknown_options_are_refused() -> None:
     with pytest.raises(ValueError, match="'linear'"):
         trust.evidence(torch.zeros(1), form="linear")  # type: ignore[arg-type]
