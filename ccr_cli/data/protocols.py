@@ -35,6 +35,12 @@ class Protocol:
     langs: tuple[str, ...] | None = None
     """Query languages; None means all."""
 
+    def take(self, captions: pd.DataFrame) -> pd.DataFrame:
+        """The captions of its set, and of each item as many as it uses."""
+        if self.caption_set is not None:
+            captions = captions[captions["caption_set"] == self.caption_set]
+        return captions if self.captions is None else first_captions(captions, self.captions)
+
 
 def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protocol]:
     """Reads `[[protocols]]` of a manifest, whose name in messages is `where`; ArtifactError if one of them is wrong."""

@@ -30,7 +30,7 @@ from ccr_cli.stages.diagnose.verdicts import check_share, figures, summary_rows,
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unread
-from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
+from ccr_cli.stages.shared.load_run import load_method, method_label, run_settings, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.other_translations import find_others, with_others
 from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
@@ -83,8 +83,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
         UsageError: If the command line names other data than the run's, or run or judge do not allow the options.
     """
     refuse_unread(inputs, trained)
-    require_method(trained)
-    settings = run.config(trained)
+    settings = run_settings(trained)
     method = settings["method"]
     config = configure(registry.load("methods", method).Config, settings["options"], method)
     if config.unjudged():

@@ -132,16 +132,12 @@ class Evaluator:
         self, target: Target, split: Split, items: Gallery, lang: str, kind: str = HUMAN
     ) -> tuple[Gallery, str]:
         """The items with the captions of one language and kind, and the caption sets of these."""
-        protocol = target.protocol
-        captions = target.captions(split, lang, kind, protocol)
-        if captions.empty and lang == split.data.source_lang and len(target.langs) > 1:
-            protocol = replace(protocol, caption_set=None)
-            captions = target.captions(split, lang, kind, protocol)
+        captions, protocol = target.captions(split, lang, kind)
+        first = set(first_captions(captions, 1)["caption_id"]) if protocol.positives == "single" else None
         of_set = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
         what = {HUMAN: f"human {lang} captions", MT: f"machine-translated {lang} captions"}
         gallery = search_captions(items, split, captions, f"{what.get(kind, f'{lang} queries')}{of_set}")
-        if protocol.positives == "single":
-            first = set(first_captions(captions, 1)["caption_id"])
+        if first is not None:
             gallery = replace(gallery, first_T=np.flatnonzero([caption in first for caption in gallery.caption_ids]))
         used = captions[captions["caption_id"].isin(set(gallery.caption_ids))]
         return gallery, "+".join(sorted(used["caption_set"].unique()))

@@ -11,7 +11,7 @@ from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import say, warn
 from ccr_cli.data.formats.base import Record, stem
 from ccr_cli.data.formats.layout import look
-from ccr_cli.data.protocols import Protocol, first_captions
+from ccr_cli.data.protocols import Protocol
 from ccr_cli.errors import ArtifactError, CcrError, UsageError, did_you_mean
 from ccr_cli.stages.shared.splits import Split
 from ccr_cli.translators._languages import usual
@@ -21,10 +21,10 @@ COLUMNS = "name the columns text and item; with several languages also lang"
 
 def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
     """The human captions of a split in a language that a protocol takes."""
-    return _taken(split.captions[split.captions["lang"] == lang], protocol)
+    return protocol.take(split.captions[split.captions["lang"] == lang])
 
 
-def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str, protocol: Protocol) -> pd.DataFrame:
+def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str) -> pd.DataFrame:
     """The machine-translated captions of a split; caption set and `k` are those of the captions they were made from."""
     source = split.captions[split.captions["lang"] == split.data.source_lang]
     if translations is None or lang == split.data.source_lang:
@@ -33,13 +33,7 @@ def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str,
     made = made.drop_duplicates("source_caption_id").set_index("source_caption_id")
     source = source[source["caption_id"].isin(made.index)].reset_index(drop=True)
     ids, texts = (made.loc[source["caption_id"], name].to_numpy() for name in ("caption_id", "text"))
-    return _taken(source.assign(caption_id=ids, text=texts, lang=lang), protocol)
-
-
-def _taken(captions: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
-    if protocol.caption_set is not None:
-        captions = captions[captions["caption_set"] == protocol.caption_set]
-    return captions if protocol.captions is None else first_captions(captions, protocol.captions)
+    return source.assign(caption_id=ids, text=texts, lang=lang)
 
 
 def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tuple[str, ...]) -> pd.DataFrame:

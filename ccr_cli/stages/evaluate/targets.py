@@ -55,13 +55,22 @@ class Target:
         """The languages of the queries."""
         return tuple(dict.fromkeys(lang for lang, _ in self.queries))
 
-    def captions(self, split: Split, lang: str, kind: str, protocol: Protocol) -> pd.DataFrame:
-        """The captions that search a part of the split: caption_id, item_id, text, caption_set, k."""
+    def captions(self, split: Split, lang: str, kind: str) -> tuple[pd.DataFrame, Protocol]:
+        """The captions that search a part of the split (caption_id, item_id, text, caption_set, k), by which protocol.
+
+        The source language, beside others, has its own captions where the caption set of the protocol has none.
+        """
+        protocol = self.protocol
         if kind == FILE and self.table is not None:
-            return self.table[self.table["lang"] == lang]
+            return self.table[self.table["lang"] == lang], protocol
+        captions = split.captions[split.captions["lang"] == lang]
         if kind == MT:
-            return machine_captions(split, self.translations, lang, protocol)
-        return captions_of(split, lang, protocol)
+            captions = machine_captions(split, self.translations, lang)
+        used = protocol.take(captions)
+        if used.empty and lang == split.data.source_lang and len(self.langs) > 1:
+            protocol = replace(protocol, caption_set=None)
+            used = protocol.take(captions)
+        return used, protocol
 
     @property
     def data(self) -> Dataset:
@@ -206,7 +215,9 @@ def _own_queries(
     """
     langs, source = options.langs or run.langs(settings), split.data.source_lang
     written, people = set(split.captions["lang"]), settings.get("human", [])
-    made = {lang: machine_captions(split, translations, lang, protocol) for lang in langs if lang not in people}
+    every = {lang: machine_captions(split, translations, lang) for lang in langs if lang not in people}
+    human = {lang: captions_of(split, lang, protocol) for lang in langs}
+    made = {lang: protocol.take(captions) for lang, captions in every.items()}
     if options.queries in (MT, BOTH) and not made.keys() - {source}:
         problem = f"the run has no machine translations into {' or '.join(langs)}, so there are no such queries"
         raise ArtifactError(problem, hint="--queries human, or a table of queries")
@@ -223,7 +234,7 @@ def _own_queries(
                 problem = f"the run's translations have no {lang} captions for the {split.name} items"
                 hint = f"--lang {' or '.join(run.langs(settings))}, another --split, or a table of queries"
                 raise ArtifactError(f"{split.data.name}: {problem}", hint=hint)
-            if kind == HUMAN and captions_of(split, lang, protocol).empty:
+            if kind == HUMAN and human[lang].empty:
                 raise _without_captions(split, lang, protocol, machine)
         except (ArtifactError, UsageError) as error:
             if options.langs or options.queries == BOTH or len(refused) == len(wanted) - 1:

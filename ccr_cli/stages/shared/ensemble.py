@@ -27,7 +27,7 @@ from ccr_cli.methods.base import Method, joined
 from ccr_cli.metrics.corruption import mask_features
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from
-from ccr_cli.stages.shared.load_run import load_method, method_label, require_method, translations_of
+from ccr_cli.stages.shared.load_run import load_method, method_label, run_settings, translations_of
 from ccr_cli.stages.shared.triplets import Gallery, read_visuals
 
 
@@ -157,9 +157,9 @@ def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, 
     members, runs, workspace = [], sorted(runs, key=lambda artifact: artifact.name), inputs.workspace
     data = inputs.parent(runs[0], "dataset")
     for artifact in runs:
-        require_method(artifact)
+        settings = run_settings(artifact)
         features, translated = workspace.parent(artifact, "features"), translations_of(workspace, artifact)[0]
-        members.append(Member(artifact, run.config(artifact), features, translated))
+        members.append(Member(artifact, settings, features, translated))
     first, *others = members
     for other in others:
         pairs = zip(first.must_agree(lang, protocol, own), other.must_agree(lang, protocol, own), strict=True)

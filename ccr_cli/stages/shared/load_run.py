@@ -9,7 +9,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from ccr_cli import registry
-from ccr_cli.artifacts import base, run
+from ccr_cli.artifacts import run
+from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tokens import Tokenizer, load_tokenizer
@@ -29,15 +30,14 @@ LARGEST_WEIGHT = 1e15
 """Sums of products of larger numbers may not be finite in float32."""
 
 
-def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, Tokenizer]:
+def load_method(artifact: Artifact, device: torch.device) -> tuple[Method, Tokenizer]:
     """Loads the best model of a run and its tokenizer.
 
     Raises:
         ArtifactError: If config.json describes no model, or the weights or the tokenizer do not fit it, or the weights
             are not finite.
     """
-    settings, weights = run.config(artifact), artifact.file("model.safetensors")
-    require_method(artifact)
+    settings, weights = run_settings(artifact), artifact.file("model.safetensors")
     try:
         with safe_open(weights, framework="pt") as file:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -60,6 +60,7 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
     if bad := [name for name, tensor in method.state_dict().items() if not (tensor.abs() < LARGEST_WEIGHT).all()]:
         problem = f"{weights}: {bad[0]} has values that are not finite, or above {LARGEST_WEIGHT:g}"
         raise ArtifactError(problem, hint=artifact.rebuild_hint())
+    method.start_epoch(method.config.epochs)
     for entry in artifact.files:
         if entry.path.startswith("tokenizer/"):
             artifact.file(entry.path)
@@ -68,7 +69,6 @@ def load_method(artifact: base.Artifact, device: torch.device) -> tuple[Method, 
     if text["kind"] != tokenizer.kind or tokenizer.vocab_size > known:
         wrong = f"{tokenizer.kind} with {tokenizer.vocab_size} ids, expected {text['kind']} with {known}"
         raise ArtifactError(f"{artifact.path / 'tokenizer'}: {wrong}", hint=artifact.rebuild_hint())
-    method.start_epoch(method.config.epochs)
     return method.to(device).eval(), tokenizer
 
 
@@ -83,19 +83,17 @@ def _build(settings: Mapping[str, Any]) -> Method:
     return method
 
 
-def require_method(artifact: base.Artifact) -> None:
-    """Raises ArtifactError if the file of a run's method, somebody's own, is gone."""
-    method = run.config(artifact)["method"]
+def run_settings(artifact: Artifact) -> dict[str, Any]:
+    """The config.json of a run; ArtifactError if the file of its method, somebody's own, is gone."""
+    settings = run.config(artifact)
+    method = settings["method"]
     if method not in registry.names("methods"):
-        problem = (
-            f"{artifact.path.name} needs the method {method!r}, and {registry.plugin_file('methods', method)} is gone"
-        )
+        problem = f"{artifact.name} needs the method {method!r}, and {registry.plugin_file('methods', method)} is gone"
         raise ArtifactError(problem, hint="put that file back, or leave out this run")
+    return settings
 
 
-def translations_of(
-    workspace: Workspace, trained: base.Artifact
-) -> tuple[dict[str, list[base.Artifact]], base.Artifact | None]:
+def translations_of(workspace: Workspace, trained: Artifact) -> tuple[dict[str, list[Artifact]], Artifact | None]:
     """The translations that a run was trained on, by language, and the second one that its judge compared, if any."""
     links, second = run.translation_links(trained)
     translated = {lang: [workspace.linked(trained, link) for link in of_lang] for lang, of_lang in links.items()}

@@ -1,8 +1,9 @@
 """Starting from a dual encoder: its text side beside the features that its image side made."""
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from safetensors import safe_open
 
@@ -19,16 +20,27 @@ NGRAM = Config.text_encoder
 C = TypeVar("C", bound=Config)
 
 
-def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
-    """The options to start from: the text side of the model that made the features, no dropout, no other visual side.
+def aligned(start: C, configured: Callable[[C], C], feats: base.Artifact) -> tuple[C, C]:
+    """The options to start from, with those that the user set: the text side of the model that made the features.
 
-    A learned temperature starts at the model's own. `config` has the user's options, which may name the text side.
+    There is no dropout and no other visual side, and a learned temperature starts at the model's own. `configured` adds
+    the user's options, which may name the text side.
 
     Raises:
+        ArtifactError: If the weights of the text side are not those of that model.
         UnavailableError: If the model is no longer on this machine.
-        UsageError: If the features were not made by a dual encoder.
+        UsageError: If the features were not made by a dual encoder, or the text side is not in their space.
     """
-    about = feats.json("encoder.json")
+    about, parts = feats.json("encoder.json"), features.parts(feats)
+    start = _start(start, configured(start), feats, about, parts)
+    config = configured(start)
+    _require_aligned(config, feats, about)
+    return start, config
+
+
+def _start(
+    start: C, config: C, feats: base.Artifact, about: Mapping[str, Any], parts: Sequence[features.EncoderPart]
+) -> C:
     if dim := about.get("dim"):
         start = replace(start, dim=int(dim))
     start = replace(start, **ALIGNED)
@@ -37,7 +49,7 @@ def start_aligned(start: C, config: Config, feats: base.Artifact) -> C:
     start = replace(start, **ALIGNED_TEXTS)
     if config.text_encoder != NGRAM:
         return start
-    (part, *more) = features.parts(feats)
+    (part, *more) = parts
     with transformers_loading():
         import transformers
 
@@ -66,13 +78,8 @@ def _temperature(located: hub.Located) -> float:
     raise ArtifactError(f"{located.label} holds no temperature (logit_scale)", hint="leave learn_temperature out")
 
 
-def require_aligned(config: Config, feats: base.Artifact) -> None:
-    """Refuses a text side that is not that of the model which made the features.
-
-    Raises:
-        ArtifactError: If its weights are others.
-        UsageError: If it is not in the space of the features.
-    """
+def _require_aligned(config: Config, feats: base.Artifact, about: Mapping[str, Any]) -> None:
+    """Refuses a text side that is not that of the model which made the features."""
     if config.hidden or config.visual != "projection":
         problem = f"head={config.head} keeps the space of the features; hidden={config.hidden}, visual={config.visual}"
         raise UsageError(problem, hint="leave hidden and visual out")
@@ -82,7 +89,7 @@ def require_aligned(config: Config, feats: base.Artifact) -> None:
         which = f"text_encoder={config.text_encoder}, pooling={config.pooling}"
         problem = f"head={config.head} starts from the alignment of a dual encoder, and {which} has none"
         raise UsageError(problem, hint="leave text_encoder and pooling out: they follow from the features")
-    made = feats.json("encoder.json").get("weights_sha256")
+    made = about.get("weights_sha256")
     located = hub.find(config.text_encoder)
     if made and located and (own := sha256_of(located.weights)) != made:
         problem = (

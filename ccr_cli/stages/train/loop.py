@@ -38,6 +38,7 @@ from ccr_cli.stages.train.processes import ALONE, ProcessRank
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine
+from ccr_cli.stages.train.teacher import Teacher
 from ccr_cli.stages.train.training_data import TrainingData
 
 STOPPING = "stopping after this step; the same signal again stops at once"
@@ -59,11 +60,17 @@ class Trainer:
     """Trains one run inside a building folder, resuming an earlier attempt."""
 
     def __init__(
-        self, build: Build, sources: Sources, options: TrainingOptions, config: Any, ranks: ProcessRank = ALONE
+        self,
+        build: Build,
+        sources: Sources,
+        options: TrainingOptions,
+        config: Any,
+        teacher: Teacher | None = None,
+        ranks: ProcessRank = ALONE,
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed
-        self.data = TrainingData(sources, config, options)
+        self.data = TrainingData(sources, config, options, teacher)
         self.config, self.triplets = self.data.config, self.data.triplets
         least = 0.0 if self.data.judge.knows_truth else LEAST
         self.state = Progress(p=self.data.first_belief.tensors(self.device, least))

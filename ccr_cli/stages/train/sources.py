@@ -34,13 +34,11 @@ class Sources:
     """Another engine's translation, for the judge `translation`."""
     pairs: PairSelection | None = None
     """A list of the pairs to train on; None: all pairs."""
-    teacher: base.Artifact | None = None
-    """The run that teaches, for a method that needs one."""
 
     @property
     def parents(self) -> list[base.Artifact]:
         """All artifacts."""
-        parents = (self.data, *self.translated, self.second, self.noise, self.teacher, self.features)
+        parents = (self.data, *self.translated, self.second, self.noise, self.features)
         return [a for a in parents if a is not None]
 
     @property

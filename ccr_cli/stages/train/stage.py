@@ -1,6 +1,6 @@
 """train: a data set, its translations and its features become a run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import partial
@@ -10,29 +10,26 @@ from typing import Any
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
-from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import say, warn
-from ccr_cli.data import pairs_file
 from ccr_cli.data.features import with_lists
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean
 from ccr_cli.judges.base import load_judge
-from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.extract.existing import fingerprint
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.options import configure, default_request, request_of
+from ccr_cli.stages.shared.options import configure, request_of
 from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.witnesses import recorded, refuse_unused
-from ccr_cli.stages.train.alignment import require_aligned, require_readable, start_aligned
+from ccr_cli.stages.train.alignment import aligned, require_readable
 from ccr_cli.stages.train.loop import Trainer
+from ccr_cli.stages.train.naming import run_name
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 from ccr_cli.stages.train.processes import ALONE, ProcessRank, together
 from ccr_cli.stages.train.sources import Sources, find_sources, with_noise
-from ccr_cli.stages.train.teacher import find_teacher, follow, of_name, require_followed
-from ccr_cli.stages.translate import job as translate
+from ccr_cli.stages.train.teacher import find_teacher
 
 
 def train_together(inputs: Inputs, options: TrainingOptions) -> base.Artifact | None:
@@ -58,7 +55,7 @@ def train(
     found = partial(find_sources, inputs, options.lang, options.method, **how)
     sources = ranks.lead(lambda: add_noise(inputs, found(), options))
     if options.pairs:
-        sources = replace(sources, pairs=PairSelection(pairs_file.read(options.pairs), options.pairs_weight))
+        sources = replace(sources, pairs=PairSelection.read(options.pairs, options.pairs_weight))
     return train_on(inputs, sources, options, ranks)
 
 
@@ -104,21 +101,16 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     start = configure(module.Config, module.Method.PRESETS.get(options.preset or "", {}), options.method)
     if data.text_features() is not None or options.text_vectors:
         start = replace(start, text_encoder=GIVEN)
-    config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
+    configured = partial(configure, module.Config, options.config_settings(), f"method {options.method}")
+    config, teacher = configured(start), None
     if config.aligned:
-        start = start_aligned(start, config, sources.features)
-        config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
-        require_aligned(config, sources.features)
+        start, config = aligned(start, configured, sources.features)
     if options.text_vectors and config.text_encoder != GIVEN:
         problem = f"--text-vectors takes the place of text_encoder={config.text_encoder}"
         raise UsageError(problem, hint="leave one out")
     if "teacher" in config.needs():
-        sources = replace(sources, teacher=find_teacher(inputs, sources, config.teacher, options.seed))
-        start = follow(start, config, sources.teacher)
-        config = configure(module.Config, options.config_settings(), f"method {options.method}", start)
-        require_followed(start, config, sources.teacher)
-        if sources.teacher is not None:  # the request names it by content
-            start, config = (replace(each, teacher=sources.teacher.id[:12]) for each in (start, config))
+        teacher = find_teacher(inputs, sources, config.teacher, options.seed)
+        start, config = teacher.followed(start, configured)
     refuse_unused(config, config.judge)
     require_readable(config)
     if options.trusts and not pairs and load_judge(config.judge).speaks in ("never", "step"):
@@ -129,16 +121,18 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     usual = asdict(start)
     if config.text_encoder == start.text_encoder:
         usual["text_encoder"] = request["text_encoder"]
-    name = options.name or _run_name(sources, data, request, usual)
+    taught_by = teacher.run if teacher else None
+    name = options.name or run_name(sources, taught_by, data, request, usual)
+    parents = [*sources.parents, *([taught_by] if taught_by else [])]
     source = registry.source_sha256(files)
-    site = building(inputs.workspace, "run", name, request, sources.parents, force=options.force, source=source)
+    site = building(inputs.workspace, "run", name, request, parents, force=options.force, source=source)
     with ExitStack() as open_sites:
         build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
         if build.done is None:
             caveat = module.Method.CAVEATS.get(options.preset or "")
             if caveat and ranks.first:
                 warn(f"--preset {options.preset}: {caveat}")
-            Trainer(build, sources, options, config, ranks).train()
+            Trainer(build, sources, options, config, teacher, ranks).train()
             build.done = ranks.of_first(build.done)
         else:
             say(f"{name} is trained already; --force trains it again")
@@ -169,65 +163,3 @@ def _request(sources: Sources, options: TrainingOptions, config: Any, own: Seque
     if config.text_encoder not in ("ngram", GIVEN):
         request["text_encoder"] = hub.identity(config.text_encoder).get("model", config.text_encoder)
     return request
-
-
-def _run_name(sources: Sources, data: dataset.Dataset, request: Mapping[str, Any], usual: dict[str, Any]) -> str:
-    """Names a run by requests alone, whatever else the workspace holds and whatever its sources are called.
-
-    `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
-    its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
-    everything else that differs from the defaults (`usual`: those of the method and preset): options of the run, of its
-    translations and of its features, and a second translation or more.
-    """
-    spelled_out = {k: request[k] for k in ("method", "lang", "seed", "preset", "alternatives") if k in request}
-    defaults = default_request(TrainingOptions) | usual | spelled_out
-    usual_noise = {"style": "caption", "target": "translation", "seed": request["seed"]}
-    if request["noise"] and usual_noise.items() <= request["noise"].items():
-        defaults["noise"] = request["noise"]
-    first = [artifacts[0] for artifacts in sources.by_language.values()]
-    translated = [_translation(artifact, data) for artifact in first]
-    encoder, of_features = _features(sources.features, data)
-    engines = [engine for engine, _ in translated] or [""]
-    langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
-    noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
-    parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
-    readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
-    second: Any = sources.second.request if sources.second else None
-    if sources.alternatives:
-        second = [artifact.request for artifact in sources.translated if artifact not in first]
-    differing = [options for _, options in translated]
-    of_translations = (differing[0] if len(differing) == 1 else differing) if any(differing) else {}
-    teacher = of_name(sources.teacher, request) if sources.teacher else {}
-    of_sources = {"features": of_features, "translation": of_translations, "second": second, "teacher_run": teacher}
-    unchanged: dict[str, Any] = {"features": {}, "translation": {}, "second": None, "teacher_run": {}}
-    return stem(readable, {**request, **of_sources}, {**defaults, **unchanged})
-
-
-def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The encoder, empty if it is the usual one, and the options that differ from its defaults; of all joined parts."""
-    parts = [_encoder(part.request, data) for part in features.parts(artifact)]
-    if len(parts) == 1:
-        return parts[0]
-    differing = [options for _, options in parts]
-    return str(artifact.request["encoder"]), {features.PARTS: differing} if any(differing) else {}
-
-
-def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    encoder = str(request["encoder"])
-    if features.FROM in request:
-        return encoder, _differing(request, {})
-    if encoder == features.GIVEN:
-        return "", {}
-    usual = extract.default_request(encoder) if encoder in registry.names("encoders") else {}
-    return "" if encoder == extract.default_encoder(data) else encoder, _differing(request, usual)
-
-
-def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The engine, empty if it is the usual one, and the options that differ from its defaults."""
-    lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
-    usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
-    return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)
-
-
-def _differing(request: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in request.items() if key not in usual or usual[key] != value}

@@ -1,7 +1,7 @@
 """The teacher of a run: a run without translations or a sentence encoder, and its vectors of the source captions."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,11 +17,9 @@ from ccr_cli.methods.base import Method
 from ccr_cli.methods.config import Config
 from ccr_cli.stages.shared.embedding import encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.load_run import load_method, require_method
-from ccr_cli.stages.shared.options import configure, default_request
+from ccr_cli.stages.shared.load_run import load_method, run_settings
 from ccr_cli.stages.shared.references import find
 from ccr_cli.stages.shared.sentences import sentence_vectors
-from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import save_tensors
 from ccr_cli.transformers_loading import transformers_loading
@@ -33,23 +31,80 @@ VISUAL = ("dim", "head", "hidden", "dropout", "visual", "visual_layers", "visual
 """Options that describe the visual side."""
 
 
-def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> base.Artifact | None:
-    """Finds the run that teaches: the one that a word means, the one named, or the only one that can.
+@dataclass(frozen=True)
+class Teacher:
+    """Who teaches a run: a run, or a sentence encoder."""
 
-    Of several in the workspace that of the same seed is preferred. None if the word means a sentence encoder.
+    model: str
+    """The sentence encoder; for a run the first digits of its id."""
+    run: base.Artifact | None = None
+
+    def followed(self, start: C, configured: Callable[[C], C]) -> tuple[C, C]:
+        """The options to start from, with the teacher's visual side (of a sentence encoder: dimension), and the user's.
+
+        Raises:
+            UnavailableError: If the sentence encoder is not on this machine and cannot be downloaded.
+            UsageError: If the user set another visual side.
+        """
+        start = replace(start, **self._visual_side())
+        config = configured(start)
+        for name in VISUAL if self.run else ("dim",):
+            own, its = getattr(config, name), getattr(start, name)
+            if own != its:
+                raise UsageError(f"{name}={own}: the teacher has {its}", hint=f"leave {name} out")
+        if self.run:  # the request names it by content
+            start, config = (replace(options, teacher=self.model) for options in (start, config))  # type: ignore[call-arg]
+        return start, config
+
+    def _visual_side(self) -> dict[str, Any]:
+        if self.run:
+            options = run.config(self.run)["options"]
+            return {name: options.get(name, getattr(Config, name)) for name in VISUAL}
+        located = hub.locate(self.model, "main")
+        with transformers_loading():
+            from transformers import AutoConfig
+
+            size = AutoConfig.from_pretrained(located.folder, local_files_only=True).hidden_size
+        return {"dim": int(size)}
+
+    def vectors(self, texts: Sequence[str], device: torch.device) -> tuple[Method | None, Tensor]:
+        """The model, if the teacher is a run, and unit vectors of texts (N, D), each different text encoded once.
+
+        Raises:
+            ArtifactError: If a vector is not finite.
+        """
+        different = sorted(set(texts), key=lambda text: (len(text), text))
+        row_of = {text: row for row, text in enumerate(different)}
+        rows_N = torch.tensor([row_of[text] for text in texts])
+        method = None
+        if self.run:
+            method, tokenizer = load_method(self.run, device)
+            vector_UD = encode_and_embed(method, tokenizer, different, device)
+        else:
+            vector_UD = _encoded(self.model, different)
+        if not vector_UD.isfinite().all():
+            who = self.run.path if self.run else self.model
+            raise ArtifactError(f"the teacher {who} has vectors that are not finite", hint="another teacher")
+        return method, vector_UD.cpu()[rows_N]
+
+
+def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> Teacher:
+    """Finds the teacher: what a word means, or the run on the command line, or the only run that can teach.
+
+    Of several in the workspace that of the same seed is preferred.
 
     Raises:
         ArtifactError: If there is none, several can, or it was trained on other features.
         UsageError: If it cannot teach.
     """
     if word and _is_encoder(inputs, word):
-        return None
+        return Teacher(word)
     named = [base.load(find(inputs.workspace, word, ("run",)), "run")] if word else []
     named = named or [artifact for artifact in inputs.named if artifact.kind == "run"]
     if len(named) == 1:
         _refuse_unfit(named[0], sources)
         inputs.note(named[0])
-        return named[0]
+        return Teacher(named[0].id[:12], named[0])
 
     def fits(artifact: base.Artifact) -> bool:
         try:
@@ -59,7 +114,8 @@ def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> base
         return True
 
     described = f"without translations on {inputs.workspace.relative(sources.features.path)}, to teach"
-    return inputs.one("run", described, fits, hint=HINT, better=lambda run: run.request["seed"] == seed)
+    found = inputs.one("run", described, fits, hint=HINT, better=lambda run: run.request["seed"] == seed)
+    return Teacher(found.id[:12], found)
 
 
 def _is_encoder(inputs: Inputs, word: str) -> bool:
@@ -71,8 +127,7 @@ def _is_encoder(inputs: Inputs, word: str) -> bool:
 
 def _refuse_unfit(artifact: base.Artifact, sources: Sources) -> None:
     """Refuses a run that cannot teach one on these sources."""
-    require_method(artifact)
-    name, settings = artifact.path.name, run.config(artifact)
+    name, settings = artifact.path.name, run_settings(artifact)
     kind: type[Method] = registry.load("methods", settings["method"]).Method
     if kind.TRANSLATED:
         raise UsageError(f"{name} cannot teach: {settings['method']} trains on translations", hint=HINT)
@@ -97,54 +152,6 @@ def _switched_pictures(noise: Mapping[str, Any] | None) -> str:
     return f"{noise['ratio']:g} pairs switched ({noise['style']}, seed {noise['seed']})"
 
 
-def follow(start: C, config: Config, teacher: base.Artifact | None) -> C:
-    """The options to start from: the visual side of a run, or the dimension of a sentence encoder (`config.teacher`).
-
-    Raises:
-        UnavailableError: If the sentence encoder is not on this machine and cannot be downloaded.
-    """
-    if teacher is not None:
-        options = run.config(teacher)["options"]
-        return replace(start, **{name: options.get(name, getattr(Config, name)) for name in VISUAL})
-    located = hub.locate(config.teacher, "main")  # type: ignore[attr-defined]
-    with transformers_loading():
-        from transformers import AutoConfig
-
-        size = AutoConfig.from_pretrained(located.folder, local_files_only=True).hidden_size
-    return replace(start, dim=int(size))
-
-
-def require_followed(start: Config, config: Config, teacher: base.Artifact | None) -> None:
-    """Refuses (UsageError) options that set another visual side than the teacher's."""
-    for name in VISUAL if teacher is not None else ("dim",):
-        mine, its = getattr(config, name), getattr(start, name)
-        if mine != its:
-            raise UsageError(f"{name}={mine}: the teacher has {its}", hint=f"leave {name} out")
-
-
-def teacher_vectors(
-    teacher: base.Artifact | None, model: str, texts: Sequence[str], device: torch.device
-) -> tuple[Method | None, Tensor]:
-    """The teacher, if it is a run, and its unit vectors of texts (N, D), each different text encoded once.
-
-    Raises:
-        ArtifactError: If a vector is not finite.
-    """
-    different = sorted(set(texts), key=lambda text: (len(text), text))
-    row_of = {text: row for row, text in enumerate(different)}
-    rows_N = torch.tensor([row_of[text] for text in texts])
-    method = None
-    if teacher is None:
-        vector_UD = _encoded(model, different)
-    else:
-        method, tokenizer = load_method(teacher, device)
-        vector_UD = encode_and_embed(method, tokenizer, different, device)
-    if not vector_UD.isfinite().all():
-        who = model if teacher is None else str(teacher.path)
-        raise ArtifactError(f"the teacher {who} has vectors that are not finite", hint="another teacher")
-    return method, vector_UD.cpu()[rows_N]
-
-
 def _encoded(model: str, texts: Sequence[str]) -> Tensor:
     """The vectors of a sentence encoder; they wait in the cache folder for the next run, since encoding is slow."""
     about = hub.identity(model) or {"model": model, "revision": hub.locate(model, "main").revision}
@@ -156,13 +163,3 @@ def _encoded(model: str, texts: Sequence[str]) -> Tensor:
     place.parent.mkdir(parents=True, exist_ok=True)
     save_tensors(place, {"vectors": vector_UD})
     return vector_UD
-
-
-def of_name(teacher: base.Artifact, request: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a teacher's request differs from that of the usual one of a run."""
-    config = registry.load("methods", USUAL).Config
-    usual = default_request(TrainingOptions) | asdict(configure(config, {}, USUAL))
-    usual |= {"method": USUAL, "seed": request["seed"], "lang": teacher.request["lang"]}
-    if teacher.request["noise"] == request["noise"]:
-        usual["noise"] = request["noise"]
-    return {key: value for key, value in teacher.request.items() if key not in usual or usual[key] != value}

@@ -28,7 +28,7 @@ from ccr_cli.stages.shared.triplets import Gallery, gallery, training_triplets, 
 from ccr_cli.stages.train.alignment import require_same_space
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.sources import Sources
-from ccr_cli.stages.train.teacher import teacher_vectors
+from ccr_cli.stages.train.teacher import Teacher
 
 UNKNOWN = 0.2
 """Fraction of unknown tokens above which a tokenizer is broken or of another script."""
@@ -47,7 +47,7 @@ class TrainingData:
         UsageError: If there are more categories than `classes`, or texts that cannot be compared.
     """
 
-    def __init__(self, sources: Sources, config: Any, options: TrainingOptions) -> None:
+    def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
         self.translations = translations = sources.translations()
         """By language and name."""
         self.data = dataset.read(sources.data)
@@ -163,9 +163,8 @@ class TrainingData:
             require_same(self.tower, visual, sources.features, item_ids)
         self.teacher: tuple[Method | None, Tensor] | None = None
         """The run that teaches, if it is one, and the teacher's vectors of the source captions (N, D)."""
-        if "teacher" in self.needs:
-            device = choose_device(options.device)
-            self.teacher = teacher_vectors(sources.teacher, config.teacher, triplets.source, device)
+        if teacher:
+            self.teacher = teacher.vectors(triplets.source, choose_device(options.device))
         torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
         self.tokenizer, self.text_encoder = make_text_side(config, self.data, self.vectors)
         say("tokenising", level=1)

@@ -13,7 +13,7 @@ from toy import Chain, Outcome
 
 from ccr_cli.artifacts import base, run
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.stages.train.teacher import of_name
+from ccr_cli.stages.train.naming import of_teacher
 
 QUICK = ("--batch-size", "16", "--device", "cpu", "--epochs", "1", "--set", "buckets=512")
 
@@ -65,9 +65,9 @@ def test_a_word_names_the_teacher_and_the_request_its_content(taught: Chain) -> 
 def test_the_usual_teacher_leaves_no_digits_in_the_name(workspace: Chain) -> None:
     toy.ok("train", "--method", "source-only", "--device", "cpu", workspace=workspace.root)
     made = toy.ok("train", "--method", "distil", "--device", "cpu", workspace=workspace.root).made
-    assert of_name(workspace.find("run", "toy-es-source-only"), made.request) == {}
+    assert of_teacher(workspace.find("run", "toy-es-source-only"), made.request) == {}
     other = toy.ok("train", "--method", "source-only", *QUICK, "--set", "lr=0.01", workspace=workspace.root).made
-    assert of_name(other, made.request) == {"epochs": 1, "batch_size": 16, "buckets": 512, "lr": 0.01}
+    assert of_teacher(other, made.request) == {"epochs": 1, "batch_size": 16, "buckets": 512, "lr": 0.01}
 
 
 def test_a_deleted_teacher_leaves_the_run_usable(taught: Chain, tmp_path: Path) -> None:
