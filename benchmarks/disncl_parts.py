@@ -226,20 +226,20 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    workspace = Workspace(given.workspace.absolute())
+    workspace = Workspace(options.workspace.absolute())
     inputs, rows = Inputs(workspace), []
     maps: Maps = {}
-    for number, name in enumerate(given.runs):
+    for number, name in enumerate(options.runs):
         trained = base.load(workspace.root / "runs" / name, "run")
-        found, places = examine(inputs, trained, given.lang, untrained=number == 0)
+        found, places = examine(inputs, trained, options.lang, untrained=number == 0)
         rows += found
         maps |= places
-        what = f"MINE in nats, SumR of {given.lang} queries on {READ}, silhouette of S, V_X, T_X"
-        base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})  # each takes minutes
-    draw(given.figure, maps)
-    print(given.out.read_text(encoding="utf-8"))
+        what = f"MINE in nats, SumR of {options.lang} queries on {READ}, silhouette of S, V_X, T_X"
+        base.write_json(options.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})  # each takes minutes
+    draw(options.figure, maps)
+    print(options.out.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -41,22 +41,22 @@ def groups(runs: Sequence[base.Artifact]) -> Iterator[list[base.Artifact]]:
 def measure(inputs: Inputs, runs: Sequence[base.Artifact], lang: str) -> dict[str, Any]:
     """What is kept of the result in the language."""
     made = evaluate(inputs, runs, EvaluationOptions(split=SPLIT, langs=(lang,)), device="cpu")
-    found = next(
+    result = next(
         r for r in evaluation.results(made) if r["lang"] == lang and r["fusion"] == "none" and not r["reading"]
     )
-    kept = {key: found[key] for key in ("run", "label", "noise", "SumR", "temperature")}
-    kept["signature"] = str(found["signature"])
-    kept["SumR_interval"] = found["intervals"]["SumR"]
+    kept = {key: result[key] for key in ("run", "label", "noise", "SumR", "temperature")}
+    kept["signature"] = str(result["signature"])
+    kept["SumR_interval"] = result["intervals"]["SumR"]
     for direction in DIRECTIONS:
-        told = found["calibration"][direction]
-        main = "softmax" if found["signature"].softmax else "own"
+        scores = result["calibration"][direction]
+        main = "softmax" if result["signature"].unc == "softmax" else "own"
         kept[direction] = {
-            "R@1": found[direction]["R@1"],
-            "ece": told.get("ece"),
-            main: {key: told[key] for key in ("auroc", "aurc")},
+            "R@1": result[direction]["R@1"],
+            "ece": scores.get("ece"),
+            main: {key: scores[key] for key in ("auroc", "aurc")},
             **{
                 name: {key: each.get(key) for key in ("auroc", "aurc", "gaps")}
-                for name, each in told["trivial"].items()
+                for name, each in scores["trivial"].items()
             },
         }
     return kept
@@ -75,8 +75,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
                 cells.append(f"{each['auroc']:.3f}{'*' if low > 0 else '!' if high < 0 else ''}" if each else "")
         low, high = row["SumR_interval"]
         ece = row["t2v"]["ece"]
-        told = [f"{row['SumR']:.1f} ± {(high - low) / 2:.1f}", *cells, "" if ece is None else f"{ece:.3f}"]
-        yield f"| `{row['label']}` | {' | '.join(told)} |"
+        texts = [f"{row['SumR']:.1f} ± {(high - low) / 2:.1f}", *cells, "" if ece is None else f"{ece:.3f}"]
+        yield f"| `{row['label']}` | {' | '.join(texts)} |"
 
 
 def main() -> None:
@@ -85,13 +85,13 @@ def main() -> None:
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--lang", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    workspace = Workspace(given.workspace.absolute())
-    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
-    rows = [measure(Inputs(workspace), group, given.lang) for group in groups(runs)]
+    workspace = Workspace(options.workspace.absolute())
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in options.runs]
+    rows = [measure(Inputs(workspace), group, options.lang) for group in groups(runs)]
     what = "runs alone and averaged, and what their uncertainty knows of a wrong first result"
-    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})
+    base.write_json(options.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows})
     print("\n".join(table(rows)))
 
 

@@ -63,8 +63,8 @@ def ours(visual_VD: Array, text_TD: Array, captions: int) -> Figures:
     right = Positives.from_ids(np.repeat(np.arange(len(visual_VD)), captions).tolist(), range(len(visual_VD)))
     sim = dot_sim(torch.from_numpy(visual_VD), torch.from_numpy(text_TD))
     both = rank_both(sim, len(visual_VD), len(text_TD), right)
-    told = {side: summarise(ranks) for side, ranks in zip(("t2v", "v2t"), both, strict=True)}
-    return {f"{side}.{k}": told[side][k] for side in told for k in (*(f"R@{k}" for k in KS), "mAP")}
+    sides = {side: summarise(ranks) for side, ranks in zip(("t2v", "v2t"), both, strict=True)}
+    return {f"{side}.{k}": sides[side][k] for side in sides for k in (*(f"R@{k}" for k in KS), "mAP")}
 
 
 def by_direction(visual_VD: Array, text_TD: Array, captions: int) -> dict[str, tuple[Array, Array, Array]]:
@@ -91,12 +91,12 @@ def in_parts(each: Callable[[Array, Array], dict[str, Array]]) -> Callable[[Arra
     def run(visual_VD: Array, text_TD: Array, captions: int) -> Figures:
         out: Figures = {}
         for side, (query_QD, gallery_GD, right_QM) in by_direction(visual_VD, text_TD, captions).items():
-            found: dict[str, list[float]] = {}
+            figures: dict[str, list[float]] = {}
             for start in range(0, len(query_QD), PART):
                 part = slice(start, start + PART)
                 for name, value in each(query_QD[part] @ gallery_GD.T, right_QM[part]).items():
-                    found.setdefault(name, []).append(100 * float(value) * len(query_QD[part]) / len(query_QD))
-            out |= {f"{side}.{name}": sum(parts) for name, parts in found.items()}
+                    figures.setdefault(name, []).append(100 * float(value) * len(query_QD[part]) / len(query_QD))
+            out |= {f"{side}.{name}": sum(parts) for name, parts in figures.items()}
         return out
 
     return run
@@ -120,8 +120,8 @@ def ranx(sim_QG: Array, right_QM: Array) -> dict[str, Array]:
     run_QG2 = np.stack([order_QG, np.take_along_axis(sim_QG, order_QG, axis=1)], axis=2).astype(np.float64)
     right_QM2 = np.stack([right_QM, np.ones_like(right_QM)], axis=2).astype(np.float64)
     names = {**{f"R@{k}": f"hit_rate@{k}" for k in KS}, "mAP": "map"}
-    found = evaluate(right_QM2, run_QG2, list(names.values()), threads=1)
-    return {name: found[its] for name, its in names.items()}
+    figures = evaluate(right_QM2, run_QG2, list(names.values()), threads=1)
+    return {name: figures[its] for name, its in names.items()}
 
 
 RIVALS: dict[str, Callable[[Array, Array, int], Figures]] = {
@@ -154,18 +154,18 @@ def clocks() -> dict[str, float]:
     return {"wall_s": time.perf_counter(), "cpu_s": time.process_time(), "peak_mib": peak}
 
 
-def child(given: argparse.Namespace) -> None:
+def child(options: argparse.Namespace) -> None:
     """One measurement: prints its figures and what it took."""
     torch.set_num_threads(1)
-    if given.child == "slice":
-        ranks = one_slice(given.items, given.dim, given.queries, given.dtype)
+    if options.child == "slice":
+        ranks = one_slice(options.items, options.dim, options.queries, options.dtype)
         figures: Figures = {"R@1": summarise(ranks)["R@1"]}
     else:
-        rival = RIVALS[given.child]
-        rival(*vectors(40, given.captions, 8), given.captions)  # imported and compiled
-        both = vectors(given.items, given.captions, given.dim)
+        rival = RIVALS[options.child]
+        rival(*vectors(40, options.captions, 8), options.captions)  # imported and compiled
+        both = vectors(options.items, options.captions, options.dim)
         STARTED.update(clocks())
-        figures = rival(*both, given.captions)
+        figures = rival(*both, options.captions)
     end = clocks()
     spent = {key: round(end[key] - STARTED[key], 3) for key in ("wall_s", "cpu_s")}
     spent |= {"peak_mib": round(end["peak_mib"]), "peak_before_mib": round(STARTED["peak_mib"])}
@@ -179,9 +179,9 @@ def measure(name: str, **options: object) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{name} {options}: {done.stderr}")
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    print(name, options, {k: v for k, v in found.items() if k != "figures"}, file=sys.stderr, flush=True)
-    return found
+    figures: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    print(name, options, {k: v for k, v in figures.items() if k != "figures"}, file=sys.stderr, flush=True)
+    return figures
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -197,25 +197,25 @@ def rivals(items: int, captions: int, dim: int, rounds: int, slow_rounds: int) -
         for name in RIVALS:
             if name not in missing and (name not in PACKAGES or n < slow_rounds):
                 runs.setdefault(name, []).append(measure(name, items=items, captions=captions, dim=dim))
-    wanted = runs["ours"][0]["figures"]
+    mine = runs["ours"][0]["figures"]
     for name, each in runs.items():
-        apart = {k: v for k, v in each[0]["figures"].items() if abs(v - wanted[k]) > 1e-3}
+        apart = {k: v for k, v in each[0]["figures"].items() if abs(v - mine[k]) > 1e-3}
         if apart:
-            raise SystemExit(f"{name} disagrees: {apart}, ours {wanted}")
+            raise SystemExit(f"{name} disagrees: {apart}, ours {mine}")
     return {
         "items": items,
         "captions": items * captions,
         "dim": dim,
         "not_installed": missing,
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES if name not in missing},
-        "figures": {key: round(value, 4) for key, value in wanted.items()},
+        "figures": {key: round(value, 4) for key, value in mine.items()},
         "took": {
             name: {
                 "rounds": len(each),
                 **{key: spread([run[key] for run in each]) for key in ("wall_s", "cpu_s", "peak_mib")},
                 "peak_before_mib": each[0]["peak_before_mib"],
                 "times_ours": {
-                    key: spread([run[key] / mine[key] for run, mine in zip(each, runs["ours"], strict=False)])
+                    key: spread([run[key] / own[key] for run, own in zip(each, runs["ours"], strict=False)])
                     for key in ("wall_s", "cpu_s")
                 },
             }
@@ -228,10 +228,10 @@ def growth(sizes: list[int], dim: int) -> list[dict[str, Any]]:
     """Ours at several sizes, with the seconds that a billion pairs take."""
     out = []
     for size in sizes:
-        found = measure("ours", items=size, captions=1, dim=dim)
-        del found["figures"]
-        out.append({"items": size, "captions": size, "dim": dim, **found, "cpu_s_per_1e9_pairs": 0.0})
-        out[-1]["cpu_s_per_1e9_pairs"] = round(found["cpu_s"] * 1e9 / size**2, 3)
+        figures = measure("ours", items=size, captions=1, dim=dim)
+        del figures["figures"]
+        out.append({"items": size, "captions": size, "dim": dim, **figures, "cpu_s_per_1e9_pairs": 0.0})
+        out[-1]["cpu_s_per_1e9_pairs"] = round(figures["cpu_s"] * 1e9 / size**2, 3)
     return out
 
 
@@ -239,11 +239,11 @@ def slices(items: int, dim: int, queries: int) -> list[dict[str, Any]]:
     """A slice of a million, with the gallery in two precisions, and what all queries would then take."""
     out = []
     for dtype, width in (("float32", 4), ("float16", 2)):
-        found = measure("slice", items=items, dim=dim, queries=queries, dtype=dtype)
-        whole = round(found["cpu_s"] * items / queries / 3600, 2)
+        figures = measure("slice", items=items, dim=dim, queries=queries, dtype=dtype)
+        whole = round(figures["cpu_s"] * items / queries / 3600, 2)
         gallery = round(items * dim * width / 2**20)
         row = {"items": items, "queries_measured": queries, "of_queries": items, "dim": dim, "gallery_in": dtype}
-        out.append({**row, "gallery_mib": gallery, **found, "cpu_hours_of_all_queries_extrapolated": whole})
+        out.append({**row, "gallery_mib": gallery, **figures, "cpu_hours_of_all_queries_extrapolated": whole})
     return out
 
 
@@ -260,15 +260,15 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        child(given)
+    options = parser.parse_args()
+    if options.child:
+        child(options)
         return
     result = {
         "what": "from unit vectors to R@1, R@5, R@10 and mAP of both directions; one thread; a process each",
-        "rivals": rivals(given.items, given.captions, given.dim, given.rounds, given.slow_rounds),
-        "growth": growth(given.sizes, 256),
-        "slice": slices(given.large, 256, given.queries),
+        "rivals": rivals(options.items, options.captions, options.dim, options.rounds, options.slow_rounds),
+        "growth": growth(options.sizes, 256),
+        "slice": slices(options.large, 256, options.queries),
         "machine": {
             "cores": os.cpu_count(),
             "architecture": platform.machine(),
@@ -279,8 +279,8 @@ def main() -> None:
     }
     text = json.dumps(result, indent=2)
     print(text)
-    if given.out:
-        given.out.write_text(text + "\n", encoding="utf-8")
+    if options.out:
+        options.out.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -115,9 +115,9 @@ def make_weights(place: Path, subject: str) -> None:
         import transformers
 
         transformers.VideoMAEModel(transformers.VideoMAEConfig()).save_pretrained(place)
-        said = {"image_processor_type": "VideoMAEImageProcessor", "size": {"shortest_edge": 224}}
-        said |= {"crop_size": {"height": 224, "width": 224}}
-        (place / "preprocessor_config.json").write_text(json.dumps(said), encoding="utf-8")
+        settings = {"image_processor_type": "VideoMAEImageProcessor", "size": {"shortest_edge": 224}}
+        settings |= {"crop_size": {"height": 224, "width": 224}}
+        (place / "preprocessor_config.json").write_text(json.dumps(settings), encoding="utf-8")
     elif subject == "i3d":
         from ccr_cli.nets.inception_i3d import InceptionI3d
 
@@ -187,7 +187,7 @@ class Job:
         """The stage; what it takes to load the encoder is told apart by loading it once more."""
         data = import_folder(Workspace(self.place / "workspace"), str(self.place / "data"))
         a = self.arguments
-        wanted = ExtractOptions(
+        options = ExtractOptions(
             self.subject,
             options_of(self.place, self.subject),
             device=a.device,
@@ -197,7 +197,7 @@ class Job:
         )
 
         def run() -> None:
-            made = extract(Inputs(Workspace(self.place / "workspace"), [data]), wanted)
+            made = extract(Inputs(Workspace(self.place / "workspace"), [data]), options)
             assert made is not None
             self.inputs = int(made.counts["rows"])
 
@@ -210,11 +210,11 @@ class Job:
             model.encode(each[None])
 
         def run() -> None:
-            found = []
+            vectors = []
             for name in self.names:
-                found += [model.encode(each[None]).cpu().numpy() for each in self.one(model, name)]
-            np.save(self.place / "loop.npy", np.concatenate(found).astype(np.float16))
-            self.inputs = len(found)
+                vectors += [model.encode(each[None]).cpu().numpy() for each in self.one(model, name)]
+            np.save(self.place / "loop.npy", np.concatenate(vectors).astype(np.float16))
+            self.inputs = len(vectors)
 
         return run
 
@@ -264,14 +264,14 @@ class Job:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
         wall, cpu = time.perf_counter() - start[0] - load[0], time.process_time() - start[1] - load[1]
-        found = {
+        figures = {
             "rate": self.inputs / wall,
             "cpu": cpu / self.inputs,
             "memory": peak_memory(),
         }
         if self.device.type == "cuda":
-            found["gpu_memory"] = torch.cuda.max_memory_allocated() / 2**20
-        return found
+            figures["gpu_memory"] = torch.cuda.max_memory_allocated() / 2**20
+        return figures
 
 
 def peak_memory() -> float:
@@ -290,21 +290,21 @@ def summarise(rounds: list[dict[str, dict[str, float]]], on_cpu: bool) -> dict[s
     """Ratios within the rounds, and what each variant took."""
     processors = len(os.sched_getaffinity(0))
 
-    def bound(told: dict[str, dict[str, float]]) -> float:
-        return 1 / (1 / told["forward"]["rate"] + 1 / (told["decode"]["rate"] * processors))
+    def bound(rates: dict[str, dict[str, float]]) -> float:
+        return 1 / (1 / rates["forward"]["rate"] + 1 / (rates["decode"]["rate"] * processors))
 
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "share_of_forward": spread([r["ccr"]["rate"] / r["forward"]["rate"] for r in rounds]),
         "times_the_loop": spread([r["ccr"]["rate"] / r["loop"]["rate"] for r in rounds]),
     }
     if on_cpu:
-        found["share_of_bound"] = spread([r["ccr"]["rate"] / bound(r) for r in rounds])
+        figures["share_of_bound"] = spread([r["ccr"]["rate"] / bound(r) for r in rounds])
         cost = [(r["forward"]["cpu"] + r["decode"]["cpu"]) / r["ccr"]["cpu"] for r in rounds]
-        found["share_of_bound_by_cpu"] = spread(cost)
+        figures["share_of_bound_by_cpu"] = spread(cost)
     for variant in VARIANTS:
         keys = rounds[0][variant]
-        found[variant] = {key: spread([r[variant][key] for r in rounds], 4 if key == "cpu" else 1) for key in keys}
-    return found
+        figures[variant] = {key: spread([r[variant][key] for r in rounds], 4 if key == "cpu" else 1) for key in keys}
+    return figures
 
 
 def in_a_process(arguments: argparse.Namespace, place: Path, subject: str, variant: str) -> dict[str, float]:
@@ -312,8 +312,8 @@ def in_a_process(arguments: argparse.Namespace, place: Path, subject: str, varia
     options = [*("--device", arguments.device), *("--dtype", arguments.dtype), *(["--compile"] * arguments.compile)]
     command = [sys.executable, __file__, *options, "--measure", variant, "--subjects", subject, "--place", str(place)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def compare(arguments: argparse.Namespace, subject: str) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(Job(arguments.place, arguments.subjects[0], arguments).measure(arguments.measure)))
         return
-    found = {subject: compare(arguments, subject) for subject in arguments.subjects}
+    figures = {subject: compare(arguments, subject) for subject in arguments.subjects}
     about = {
         "pictures": "photographs" if arguments.pictures else "generated, 640 x 480",
         "videos": f"generated, 320 x 240, {SECONDS} s of {FRAMES} frames",
@@ -359,7 +359,7 @@ def main() -> None:
         "rounds": arguments.rounds,
         "torch": torch.__version__,
     }
-    text = json.dumps({**about, "found": found}, indent=1) + "\n"
+    text = json.dumps({**about, "found": figures}, indent=1) + "\n"
     print(text, end="")
     if arguments.out:
         arguments.out.write_text(text, encoding="utf-8")

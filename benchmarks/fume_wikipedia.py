@@ -95,14 +95,14 @@ def in_and_out(trained: base.Artifact, data: base.Artifact, feats: base.Artifact
     v_VD = method.embed_visual(visual)
     u_V, u_T = (method.score(x, v_VD[:1])[1].double().numpy() for x in (v_VD, texts_TD))  # type: ignore[union-attr]
     out_V = np.isin([label_of[i] for i in ids], [int(label) for label in config.left_out.split(",")])
-    found: dict[str, Any] = {}
+    curves_of: dict[str, Any] = {}
     for side, unc_V in (("pictures", u_V), ("texts", u_T), ("pairs", 1 - (1 - u_V) * (1 - u_T))):
         densities = (np.histogram(unc_V[own], BINS, (0, 1), density=True)[0] for own in (~out_V, out_V))
-        found[side] = {
+        curves_of[side] = {
             "auroc": _rounded(auroc(unc_V, out_V)),
             **dict(zip(("in", "out"), ([round(float(x), 3) for x in density] for density in densities), strict=True)),
         }
-    return found
+    return curves_of
 
 
 @torch.no_grad()
@@ -143,21 +143,21 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for label in ROWS:
         own = [row for row in rows if row["row"] == label]
-        told: dict[str, Any] = {}
+        summary: dict[str, Any] = {}
         for direction in DIRECTIONS:
-            told[f"mAP {direction}"] = _mean([row["mAP"][direction] for row in own], 1)
-            told[f"AUROC wrong first result {direction}"] = _mean([row["auroc"][direction] for row in own], 3)
+            summary[f"mAP {direction}"] = _mean([row["mAP"][direction] for row in own], 1)
+            summary[f"AUROC wrong first result {direction}"] = _mean([row["auroc"][direction] for row in own], 3)
             if own[0]["ood"]:
-                told[f"AUROC left out {direction}"] = _mean([row["ood"][direction]["auroc"] for row in own], 3)
+                summary[f"AUROC left out {direction}"] = _mean([row["ood"][direction]["auroc"] for row in own], 3)
         if own[0]["in_and_out"]:
-            told["AUROC left out, pairs"] = _mean([row["in_and_out"]["pairs"]["auroc"] for row in own], 3)
+            summary["AUROC left out, pairs"] = _mean([row["in_and_out"]["pairs"]["auroc"] for row in own], 3)
         for key in ("accuracy", "auroc_wrong", "rank_correlation_with_entropy"):
-            told[f"pictures {key}"] = _mean([row["pictures"][key] for row in own], 3)
-        told["pictures uncertainty"] = {
+            summary[f"pictures {key}"] = _mean([row["pictures"][key] for row in own], 3)
+        summary["pictures uncertainty"] = {
             share: _mean([row["pictures"]["uncertainty"][share] for row in own], 3)["mean"]
             for share in ("5%", "50%", "95%")
         }
-        out[label] = told
+        out[label] = summary
     return out
 
 
@@ -208,12 +208,12 @@ def densities(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return out
 
 
-def draw_densities(found: dict[str, Any]) -> str:
+def draw_densities(curves_of: dict[str, Any]) -> str:
     """A panel for each side of either way to learn."""
     edges = np.linspace(0, 1, BINS + 1)
     with drawing():
         figure = new_figure(11.5, 5.6)
-        for line, (name, sides) in zip(panels(figure, 2, 3, sharex=True), found.items(), strict=True):
+        for line, (name, sides) in zip(panels(figure, 2, 3, sharex=True), curves_of.items(), strict=True):
             for panel, (side, title) in zip(line, SIDES.items(), strict=True):
                 for which, color, what in (("in", CLEAN, "trained on"), ("out", NOISY, "left out")):
                     density = sides[side][which]
@@ -236,14 +236,14 @@ NAMES = {
 }
 
 
-def draw(found: dict[str, Any], queries: int) -> str:
+def draw(curves_of: dict[str, Any], queries: int) -> str:
     """Two panels of mAP and one of the queries that keep an answer, against the share deleted."""
     with drawing():
         figure = new_figure(11.5, 4.3)
         axes = panels(figure, 1, 3)[0]
         for panel, direction in zip(axes, DIRECTIONS, strict=False):
             for name, (color, marker) in LOOKS.items():
-                points = found[name][direction]
+                points = curves_of[name][direction]
                 rate = [100 * p["rate"] for p in points]
                 look: dict[str, Any] = {"color": color, "marker": marker, "markersize": 5}
                 panel.plot(rate, [p["map_kept"] for p in points], **look, label=NAMES[name])
@@ -255,7 +255,7 @@ def draw(found: dict[str, Any], queries: int) -> str:
         axes[0].plot([], [], color=FAINT, linestyle=(0, (4, 2)), label="over all queries")
         axes[0].legend(loc="upper left", fontsize=8.5)
         for name, (color, marker) in LOOKS.items():
-            points = found[name]["v2t"]
+            points = curves_of[name]["v2t"]
             shares = [100 * p["queries"] / queries for p in points]
             axes[2].plot([100 * p["rate"] for p in points], shares, color=color, marker=marker, markersize=5)
         axes[2].set_title("picture queries that keep an answer")
@@ -274,28 +274,28 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--density", type=Path)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    inputs = Inputs(Workspace(given.workspace.absolute()))
-    data, feats = import_mat(inputs.workspace, given.mat)
+    inputs = Inputs(Workspace(options.workspace.absolute()))
+    data, feats = import_mat(inputs.workspace, options.mat)
     rows = [run(inputs, data, feats, label, seed) for label in ROWS for seed in SEEDS]
-    found, shapes = curves(rows), densities(rows)
+    deletion, shapes = curves(rows), densities(rows)
     base.write_json(
-        given.out,
+        options.out,
         {
             "what": "mAP@all in percent on the 693 test items of Wikipedia (SVCL); mean and sd of three seeds",
             "ccr": ccr_cli.__version__,
             "summary": summary(rows),
-            "deletion": found,
+            "deletion": deletion,
             "density": shapes | {"bins": BINS},
             "runs": [{key: row[key] for key in row if key not in ("deletion", "in_and_out")} for row in rows],
         },
     )
-    if given.figure:
-        given.figure.write_text(draw(found, int(found["uncertainty"]["v2t"][0]["queries"])), encoding="utf-8")
-    if given.density:
-        given.density.write_text(draw_densities(shapes), encoding="utf-8")
-    print(given.out.read_text(encoding="utf-8"))
+    if options.figure:
+        options.figure.write_text(draw(deletion, int(deletion["uncertainty"]["v2t"][0]["queries"])), encoding="utf-8")
+    if options.density:
+        options.density.write_text(draw_densities(shapes), encoding="utf-8")
+    print(options.out.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

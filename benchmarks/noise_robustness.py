@@ -41,36 +41,36 @@ TYPICAL = 90.0
 """Seconds of a run of a method that was never run."""
 
 
-def asked(given: argparse.Namespace) -> list[grid.Cell]:
+def chosen_cells(options: argparse.Namespace) -> list[grid.Cell]:
     """The cells that are asked for, each run once."""
-    parts = given.part or (grid.PARTS if given.list else ["main"])
-    found = [cell for part in parts for cell in grid.PARTS[part](given.methods)]
-    for name, values in (("noise", given.noise), ("target", given.targets), ("seed", given.seeds)):
+    parts = options.part or (grid.PARTS if options.list else ["main"])
+    cells = [cell for part in parts for cell in grid.PARTS[part](options.methods)]
+    for name, values in (("noise", options.noise), ("target", options.targets), ("seed", options.seeds)):
         if values is not None:
-            found = [cell for cell in found if getattr(cell, name) in values]
-    extra = dict(item.split("=", 1) for item in given.set)
-    found = [replace(cell, options=tuple(sorted({**dict(cell.options), **extra}.items()))) for cell in found]
-    return list({cell.name: cell for cell in reversed(found)}.values())[::-1]  # under the first of its labels
+            cells = [cell for cell in cells if getattr(cell, name) in values]
+    extra = dict(item.split("=", 1) for item in options.set)
+    cells = [replace(cell, options=tuple(sorted({**dict(cell.options), **extra}.items()))) for cell in cells]
+    return list({cell.name: cell for cell in reversed(cells)}.values())[::-1]  # under the first of its labels
 
 
-def work(given: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
+def work(options: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     """Runs the cells that no process has run yet, until none is left or the time is over; counts the failures."""
     torch.set_num_threads(1)
-    workspace = Workspace(given.workspace.absolute())
+    workspace = Workspace(options.workspace.absolute())
     claims = workspace.root / "claims"
     claims.mkdir(parents=True, exist_ok=True)
-    collection = Collection(workspace, given.data, given.sentences)
-    started, since, failed = time.monotonic(), runs.now() if given.again else given.since, 0
+    collection = Collection(workspace, options.data, options.sentences)
+    started, since, failed = time.monotonic(), runs.now() if options.again else options.since, 0
     for cell in cells:
-        if given.limit_minutes is not None and time.monotonic() - started > 60 * given.limit_minutes:
+        if options.limit_minutes is not None and time.monotonic() - started > 60 * options.limit_minutes:
             print("the time is over", file=sys.stderr)
             break
         try:
             with filelock.FileLock(claims / f"{cell.name}.lock", blocking=False):
-                if _done(cell, runs.read(given.results), since):
+                if _done(cell, runs.read(options.results), since):
                     continue
-                row = runs.perform(cell, collection, device=given.device, keep=given.keep)
-                runs.append(given.results, row)
+                row = runs.perform(cell, collection, device=options.device, keep=options.keep)
+                runs.append(options.results, row)
         except filelock.Timeout:
             continue  # another process has it
         except Exception:  # whatever is wrong with one method, the others go on
@@ -118,21 +118,21 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave runs in the workspace")
     parser.add_argument("--list", action="store_true", help="only say what is done and what is to do")
     parser.add_argument("--tables", action="store_true", help="only write tables and figures, from the results")
-    given = parser.parse_args()
-    if given.tables:
-        results = tables.Results(runs.read(given.results))
+    options = parser.parse_args()
+    if options.tables:
+        results = tables.Results(runs.read(options.results))
         tables.write(PAGES, results)
         figure.write(IMAGES, results)
         return
-    cells = asked(given)
+    cells = chosen_cells(options)
     if not cells:
         parser.error(f"there is no such cell; the methods are {', '.join(grid.methods())}")
-    if given.list:
-        show(cells, runs.read(given.results), given.since)
+    if options.list:
+        show(cells, runs.read(options.results), options.since)
         return
-    if given.data is None or given.workspace is None:
+    if options.data is None or options.workspace is None:
         parser.error("--data and --workspace are needed to run anything")
-    sys.exit(1 if work(given, cells) else 0)
+    sys.exit(1 if work(options, cells) else 0)
 
 
 if __name__ == "__main__":

@@ -65,17 +65,17 @@ def main() -> None:
     parser.add_argument("lang")
     parser.add_argument("runs", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    workspace = Workspace(given.workspace.absolute())
+    workspace = Workspace(options.workspace.absolute())
     inputs = Inputs(workspace)
-    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
-    rows = [measure(inputs, run, given.lang, split) for run in runs for split in ("val-report", "val")]
-    earlier = base.read_json(given.out)["rows"] if given.out.exists() else []
-    kept = [row for row in earlier if row["run"] not in given.runs]
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in options.runs]
+    rows = [measure(inputs, run, options.lang, split) for run in runs for split in ("val-report", "val")]
+    earlier = base.read_json(options.out)["rows"] if options.out.exists() else []
+    kept = [row for row in earlier if row["run"] not in options.runs]
     what = "AUROC of a query's uncertainty (UML eq. (2)) against a wrong first result, by number of candidates"
-    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": [*kept, *rows]})
-    print(given.out.read_text(encoding="utf-8"))
+    base.write_json(options.out, {"what": what, "ccr": ccr_cli.__version__, "rows": [*kept, *rows]})
+    print(options.out.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

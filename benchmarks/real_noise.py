@@ -88,7 +88,7 @@ def rankings(
 ) -> tuple[Triplets, dict[str, Places]]:
     """Trains the cells, unless they are there, and ranks the validation captions; place 1 is the most suspicious."""
     inputs = Inputs(collection.workspace)
-    found: dict[str, Places] = {}
+    ranks: dict[str, Places] = {}
     for cell in cells:
         options = TrainingOptions(
             method=cell.method, settings=dict(cell.options), seed=cell.seed, device="cpu", name=f"real-{cell.name}"
@@ -109,19 +109,19 @@ def rankings(
             scores=method.judge_scores,
         )
         # what is asked is whether the translation is right, not whether the picture shows it
-        found[f"suspicion of {cell.label}"] = places(opinion.p.ST, embedded.similarities()["ST"])
+        ranks[f"suspicion of {cell.label}"] = places(opinion.p.ST, embedded.similarities()["ST"])
         if cell == cells[0]:
             near = embedded.similarities()
-            found |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
-            found["loss"] = places(near["VT"] - near["VS"])
+            ranks |= {name: places(near[side]) for name, side in (("similarity", "ST"), ("picture", "VT"))}
+            ranks["loss"] = places(near["VT"] - near["VS"])
     if all(triplets.references):
-        found["engine"] = places(sentence_chrf(triplets.target, triplets.references))
-        found["engine and similarity"] = places((found["similarity"] + found["engine"]).astype(float))
+        ranks["engine"] = places(sentence_chrf(triplets.target, triplets.references))
+        ranks["engine and similarity"] = places((ranks["similarity"] + ranks["engine"]).astype(float))
     if triplets.back is not None:
-        found["round-trip"] = places(sentence_chrf(triplets.back, [[text] for text in triplets.source]))
-    found["length"] = places(-np.array([len(text) for text in triplets.source], dtype=float))
-    found[RANDOM] = np.random.default_rng(derive(0, "random")).permutation(len(triplets)) + 1
-    return triplets, found
+        ranks["round-trip"] = places(sentence_chrf(triplets.back, [[text] for text in triplets.source]))
+    ranks["length"] = places(-np.array([len(text) for text in triplets.source], dtype=float))
+    ranks[RANDOM] = np.random.default_rng(derive(0, "random")).permutation(len(triplets)) + 1
+    return triplets, ranks
 
 
 def places(*keys: npt.NDArray[np.float64]) -> Places:
@@ -132,13 +132,13 @@ def places(*keys: npt.NDArray[np.float64]) -> Places:
     return place
 
 
-def export(triplets: Triplets, found: Mapping[str, Places], blind: Path, results: Path) -> int:
+def export(triplets: Triplets, ranks: Mapping[str, Places], blind: Path, results: Path) -> int:
     """Writes the list for the reader, without what was read before, and the places, which the reader does not see."""
     name = blind.name.removeprefix("reading-")
     earlier = results / f"reading-{name}"
     known = set(_read(earlier)["caption_id"]) if earlier.exists() else set()
     ids = np.array(triplets.slot_ids)
-    top = np.min(np.stack(list(found.values())), axis=0) <= TOP
+    top = np.min(np.stack(list(ranks.values())), axis=0) <= TOP
     frame = pd.DataFrame(
         {"caption_id": ids, "english": triplets.source, "translation": triplets.target, "verdict": "", "reason": ""}
     )[top & ~np.isin(ids, list(known))]
@@ -146,7 +146,7 @@ def export(triplets: Triplets, found: Mapping[str, Places], blind: Path, results
     shown = top | np.isin(ids, list(known))
     results.mkdir(parents=True, exist_ok=True)
     _write(
-        results / f"ranks-{name}", pd.DataFrame({"caption_id": ids[shown], **{k: v[shown] for k, v in found.items()}})
+        results / f"ranks-{name}", pd.DataFrame({"caption_id": ids[shown], **{k: v[shown] for k, v in ranks.items()}})
     )
     return len(frame)
 
@@ -190,10 +190,10 @@ def score(ranks: pd.DataFrame, reading: pd.DataFrame) -> list[dict[str, Any]]:
     return out
 
 
-def wilson(found: int, n: int, z: float = 1.959964) -> tuple[float, float]:
+def wilson(hits: int, n: int, z: float = 1.959964) -> tuple[float, float]:
     """Wilson's interval of a share."""
-    middle = (found + z * z / 2) / (n + z * z)
-    half = z * math.sqrt(found * (n - found) / n + z * z / 4) / (n + z * z)
+    middle = (hits + z * z / 2) / (n + z * z)
+    half = z * math.sqrt(hits * (n - hits) / n + z * z / 4) / (n + z * z)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -239,33 +239,33 @@ def main() -> None:
     parser.add_argument("--workspace", type=Path, help="where artifacts and the list go; not into the checkout")
     parser.add_argument("--take", type=Path, metavar="FILE", help="a list that a reader has filled")
     parser.add_argument("--results", type=Path, default=RESULTS)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    if given.take:
-        take(given.take, given.results)
-    if given.data is None or given.workspace is None:
-        print(block(given.results))
+    if options.take:
+        take(options.take, options.results)
+    if options.data is None or options.workspace is None:
+        print(block(options.results))
         return
-    workspace = Workspace(given.workspace.absolute())
-    blind = workspace.root / f"reading-{given.translations}.tsv"
+    workspace = Workspace(options.workspace.absolute())
+    blind = workspace.root / f"reading-{options.translations}.tsv"
     if blind.exists():
         raise SystemExit(f"{blind} is there already; what a reader filled in is not overwritten")
     cells = [
-        grid.fitted(grid.Cell(label, *grid.methods()[label], translations=given.translations))
-        for label in given.methods
+        grid.fitted(grid.Cell(label, *grid.methods()[label], translations=options.translations))
+        for label in options.methods
     ]
-    triplets, found = rankings(Collection(workspace, given.data), cells, given.judge_side)
-    listed = export(triplets, found, blind, given.results)
+    triplets, ranks = rankings(Collection(workspace, options.data), cells, options.judge_side)
+    listed = export(triplets, ranks, blind, options.results)
     facts = {
         "what": "validation captions ranked by suspicion, nothing switched",
         "runs": {cell.label: cell.config for cell in cells},
-        "judge_side": given.judge_side,
-        "translations": given.translations,
+        "judge_side": options.judge_side,
+        "translations": options.translations,
         "captions": len(triplets),
         "listed": listed,
         "code": runs.code(),
     }
-    base.write_json(given.results / f"{given.translations}.json", facts)
+    base.write_json(options.results / f"{options.translations}.json", facts)
     print(f"{listed} captions to read: {blind}")
 
 

@@ -97,17 +97,17 @@ class Loop:
         trained = self.train(arm)
         made = evaluate(self.inputs, trained, EvaluationOptions(split="val-report"), device="cpu", force=True)
         results = evaluation.results(made)
-        number, asked = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and r["fusion"] == "none")
+        number, result = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and r["fusion"] == "none")
         row = {
             "judge": self.judge,
             "arm": arm,
             "noise": self.cell.noise,
             "seed": self.cell.seed,
-            "SumR": round(asked["SumR"], 4),
+            "SumR": round(result["SumR"], 4),
             "found": runs.per_item(evaluation.read_ranks(made), number),
             "triplets": trained.counts["triplets"],
             "best_epoch": trained.counts["best_epoch"],
-            "signature": str(asked["signature"]),
+            "signature": str(result["signature"]),
             **self.about,
             "code": runs.code(),
         }
@@ -144,14 +144,14 @@ class Loop:
 
     def mended(self, which: str) -> base.Artifact:
         """The translation in which the other engine made some captions."""
-        wanted = TranslateOptions(
+        repair = TranslateOptions(
             "zh",
             engine="recorded",
             settings={"engine": self.options.other},
             only=self.list(which),
             name=f"repair-{self.stem}-{which}",
         )
-        return translate(replace(self.inputs, named=[self.sources.data, *self.sources.translated]), wanted)
+        return translate(replace(self.inputs, named=[self.sources.data, *self.sources.translated]), repair)
 
     def diagnosis(self) -> base.Artifact:
         """The diagnosis of the translation, or of the run without a repair."""
@@ -165,11 +165,11 @@ class Loop:
         """The list of pairs: as they were judged, or with as many called noisy at random."""
         path = self.root / f"repair-{self.stem}-{which}.parquet"
         judged = self.diagnosis()
-        told, frame = diagnosis.summary(judged), diagnosis.read_pairs(judged)
+        summary, frame = diagnosis.summary(judged), diagnosis.read_pairs(judged)
         if "split" in frame:
             frame = frame[frame["split"] == "train"].reset_index(drop=True)
         called = int((frame["verdict"] == "noisy").sum())
-        self.about = {"called": called, "split": told["split"], "detection": told.get("detection")}
+        self.about = {"called": called, "split": summary["split"], "detection": summary.get("detection")}
         self.about["least_p_clean"] = [float(frame["p_clean"].quantile(q)) for q in (0.01, 0.1)]
         if which == "random":
             rng = np.random.default_rng(derive(self.cell.seed, "random pairs"))
@@ -181,9 +181,9 @@ class Loop:
         return path
 
 
-def block(told: dict[str, Any]) -> str:
+def block(measured: dict[str, Any]) -> str:
     """The table of the page."""
-    rows = told["rows"]
+    rows = measured["rows"]
     lines = []
     for (judge, noise), arms in LOOPS.items():
         for arm in arms:
@@ -216,7 +216,7 @@ def block(told: dict[str, Any]) -> str:
 
 def work(options: argparse.Namespace) -> None:
     """Makes what is not there yet, the arms of one seed after the other."""
-    told: dict[str, Any] = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
+    measured: dict[str, Any] = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     settings = {
         "what": "SumR on the reported half of Flickr8k-CN validation, human Chinese queries",
         "method": options.method,
@@ -226,22 +226,22 @@ def work(options: argparse.Namespace) -> None:
         "share": options.share,
         "torch": torch.__version__,
     }
-    known = {**settings, "config": {k: v for k, v in settings["config"].items() if k in told.get("config", {})}}
-    if told and any(told[k] != known[k] for k in settings if k != "torch"):
+    known = {**settings, "config": {k: v for k, v in settings["config"].items() if k in measured.get("config", {})}}
+    if measured and any(measured[k] != known[k] for k in settings if k != "torch"):
         raise SystemExit(f"{options.out} is of other settings")
-    told = {**settings, "rows": told.get("rows", [])}
+    measured = {**settings, "rows": measured.get("rows", [])}
     collection = Collection(Workspace(options.workspace.absolute()), options.data)
-    done = {(r["judge"], r["arm"], r["noise"], r["seed"]) for r in told["rows"]}
+    done = {(r["judge"], r["arm"], r["noise"], r["seed"]) for r in measured["rows"]}
     for seed in options.seeds:
         for (judge, noise), arms in LOOPS.items():
-            wanted = judge == options.judge and noise == options.noise
-            todo = [a for a in arms if wanted and a in options.arms and (judge, a, noise, seed) not in done]
+            own = judge == options.judge and noise == options.noise
+            todo = [a for a in arms if own and a in options.arms and (judge, a, noise, seed) not in done]
             loop = Loop(collection, options, judge, noise, seed) if todo else None
             for arm in todo:
                 assert loop is not None
-                told["rows"].append(loop.row(arm))
-                base.write_json(options.out, told)
-                print(json.dumps({k: v for k, v in told["rows"][-1].items() if k != "found"}), flush=True)
+                measured["rows"].append(loop.row(arm))
+                base.write_json(options.out, measured)
+                print(json.dumps({k: v for k, v in measured["rows"][-1].items() if k != "found"}), flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -264,8 +264,8 @@ def main(words: Sequence[str] | None = None) -> None:
     torch.set_num_threads(1)
     if options.table:
         page = PAGE.read_text("utf-8")
-        told = json.loads(options.out.read_text("utf-8"))
-        PAGE.write_text(tables.fill(page, {"repair": block(told)}), encoding="utf-8")
+        measured = json.loads(options.out.read_text("utf-8"))
+        PAGE.write_text(tables.fill(page, {"repair": block(measured)}), encoding="utf-8")
         return
     if options.data is None or options.workspace is None:
         parser.error("--data and --workspace are needed")

@@ -207,11 +207,11 @@ class Job:
         run()
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-        found = {"seconds": time.perf_counter() - start[0], "cpu": time.process_time() - start[1]}
-        found["memory"] = self.most_memory() - before
-        found["tokens"] = float(sum(int(table.select(self.rows).lengths_B.sum()) for table in self.tables))
+        figures = {"seconds": time.perf_counter() - start[0], "cpu": time.process_time() - start[1]}
+        figures["memory"] = self.most_memory() - before
+        figures["tokens"] = float(sum(int(table.select(self.rows).lengths_B.sum()) for table in self.tables))
         self.method.zero_grad(set_to_none=True)
-        return found
+        return figures
 
     def reset_memory(self) -> float:
         """Forgets the most memory so far; returns what is held now, MB."""
@@ -261,7 +261,7 @@ def spread(values: list[float], digits: int = 2) -> dict[str, float]:
 
 def summarise(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
     """Ratios within the rounds, and what each variant took."""
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for key, suffix in (("seconds", ""), ("cpu", "_by_cpu")):
         for name, over, under in (
             ("times_the_plain_loop", "plain", "ours"),
@@ -269,11 +269,11 @@ def summarise(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
             ("share_of_equal_lengths", "groups", "ours"),
         ):
             if {over, under} <= rounds[0].keys():
-                found[name + suffix] = spread([r[over][key] / r[under][key] for r in rounds])
-    for variant, told in rounds[0].items():
-        found[variant] = {key: spread([r[variant][key] for r in rounds], 2) for key in told if key != "tokens"}
-        found[variant]["tokens_a_second"] = spread([r[variant]["tokens"] / r[variant]["seconds"] for r in rounds], 1)
-    return found
+                figures[name + suffix] = spread([r[over][key] / r[under][key] for r in rounds])
+    for variant, measured in rounds[0].items():
+        figures[variant] = {key: spread([r[variant][key] for r in rounds], 2) for key in measured if key != "tokens"}
+        figures[variant]["tokens_a_second"] = spread([r[variant]["tokens"] / r[variant]["seconds"] for r in rounds], 1)
+    return figures
 
 
 def main() -> None:
@@ -306,8 +306,8 @@ def main() -> None:
         for number in range(a.rounds):
             job.draw()
             turn = [*a.variants][number % len(a.variants) :] + [*a.variants][: number % len(a.variants)]
-            told = {variant: job.timed(variant) for variant in turn}
-            rounds.append({variant: told[variant] for variant in a.variants})
+            timed = {variant: job.timed(variant) for variant in turn}
+            rounds.append({variant: timed[variant] for variant in a.variants})
             print(json.dumps(rounds[-1]), file=sys.stderr, flush=True)
         about = {
             "model": f"BERT, {a.layers} layers of {a.hidden}, vocabulary {a.vocabulary}, random weights",

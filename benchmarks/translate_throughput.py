@@ -112,12 +112,12 @@ def variants(folder: Path, tokenizer: Any) -> dict[str, Run]:
     network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
 
     def loop(beams: int, texts: list[str]) -> list[str]:
-        said = []
+        translations = []
         for text in texts:
             batch = tokenizer(text, return_tensors="pt")
             output = network.generate(**batch, num_beams=beams, do_sample=False, max_new_tokens=LIMIT)
-            said.append(tokenizer.decode(output[0], skip_special_tokens=True))
-        return said
+            translations.append(tokenizer.decode(output[0], skip_special_tokens=True))
+        return translations
 
     def engine(module: Any, dtype: str) -> Run:
         @cache
@@ -148,7 +148,7 @@ def measure(runs: dict[str, Run], every: list[str], few: list[str], beams: int, 
     """Captions per second of every variant, and their ratio to the loop's."""
     clocks = {"wall": time.perf_counter, "cpu": time.process_time}
     rates: dict[str, dict[str, list[float]]] = {clock: {name: [] for name in runs} for clock in clocks}
-    said: dict[str, list[str]] = {}
+    texts_of: dict[str, list[str]] = {}
     for run in runs.values():
         run(beams, few[:2])  # reads and converts the model
     for _ in range(repeats):
@@ -157,8 +157,8 @@ def measure(runs: dict[str, Run], every: list[str], few: list[str], beams: int, 
             texts = run(beams, few if name == "loop" else every)
             for clock, now in clocks.items():
                 rates[clock][name].append(len(texts) / (now() - start[clock]))
-            said[name] = texts if name == "loop" else [texts[every.index(text)] for text in few]
-    characters = {name: statistics.mean(map(len, texts)) for name, texts in said.items()}
+            texts_of[name] = texts if name == "loop" else [texts[every.index(text)] for text in few]
+    characters = {name: statistics.mean(map(len, texts)) for name, texts in texts_of.items()}
     return {
         "captions_per_second": {
             clock: {name: spread(values) for name, values in of.items()} for clock, of in rates.items()
@@ -172,8 +172,8 @@ def measure(runs: dict[str, Run], every: list[str], few: list[str], beams: int, 
             for clock, of in rates.items()
         },
         "equal": {
-            name: sum(a.strip() == b.strip() for a, b in zip(texts, said["loop"], strict=True)) / len(few)
-            for name, texts in said.items()
+            name: sum(a.strip() == b.strip() for a, b in zip(texts, texts_of["loop"], strict=True)) / len(few)
+            for name, texts in texts_of.items()
         },
         "length_to_loop": {name: round(n / characters["loop"], 3) for name, n in characters.items()},
     }

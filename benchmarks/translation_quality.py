@@ -98,17 +98,17 @@ def main() -> None:
     parser.add_argument("--flickr8k", type=Path)
     parser.add_argument("--split", choices=MULTI30K, default="test", help="of Multi30K")
     parser.add_argument("--out", type=Path, help="file of results; by default none")
-    given = parser.parse_args()
-    workspace = Workspace(given.workspace.absolute())
+    options = parser.parse_args()
+    workspace = Workspace(options.workspace.absolute())
     rows = []
-    if given.multi30k:
-        multi30k(given.multi30k, workspace.root / "import" / "multi30k")
+    if options.multi30k:
+        multi30k(options.multi30k, workspace.root / "import" / "multi30k")
         inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "multi30k"))])
         for modes in MODES:
-            wanted = TranslateOptions("fr", engine="apertium", settings={"modes": modes}, split=given.split)
-            rows.append(row(translate(inputs, wanted), "multi30k", given.split))
-    if given.flickr8k:
-        flickr8k(given.flickr8k, workspace.root / "import" / "flickr8k")
+            wanted = TranslateOptions("fr", engine="apertium", settings={"modes": modes}, split=options.split)
+            rows.append(row(translate(inputs, wanted), "multi30k", options.split))
+    if options.flickr8k:
+        flickr8k(options.flickr8k, workspace.root / "import" / "flickr8k")
         inputs = Inputs(workspace, [import_folder(workspace, str(workspace.root / "import" / "flickr8k"))])
         for engine in ENGINES:
             wanted = TranslateOptions("zh", engine="recorded", settings={"engine": engine}, split="val")
@@ -119,11 +119,11 @@ def main() -> None:
     what = "Machine translations of real captions: flags, and scores against human references with their signatures"
     found = {"what": what, "ccr": ccr_cli.__version__, "rows": rows}
     print(json.dumps(found, indent=1, ensure_ascii=False))
-    if given.out:
+    if options.out:
         keys = ("data", "split", "lang", "models")
-        earlier = base.read_json(given.out)["rows"] if given.out.exists() else []
+        earlier = base.read_json(options.out)["rows"] if options.out.exists() else []
         kept = [old for old in earlier if not any(all(old[key] == new[key] for key in keys) for new in rows)]
-        base.write_json(given.out, found | {"rows": [*kept, *rows]})
+        base.write_json(options.out, found | {"rows": [*kept, *rows]})
 
 
 if __name__ == "__main__":

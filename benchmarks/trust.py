@@ -44,7 +44,7 @@ CPU = torch.device("cpu")
 DIRECTIONS = ("t2v", "v2t")
 
 
-def asked(lang: str, other: str) -> Iterator[tuple[str, EvaluationOptions]]:
+def evaluations(lang: str, other: str) -> Iterator[tuple[str, EvaluationOptions]]:
     """What is measured, under a name."""
     usual = EvaluationOptions(split=SPLIT, langs=(lang,))
     for how in CORRUPTIONS:
@@ -59,21 +59,21 @@ def measure(inputs: Inputs, trained: base.Artifact, lang: str, other: str) -> It
     """The results of a run in the language, a row each."""
     settings = run.config(trained)
     about = {"run": trained.name, "method": settings["method"], "noise": (settings["noise"] or {}).get("ratio", 0.0)}
-    for name, options in asked(lang, other):
+    for name, options in evaluations(lang, other):
         for result in evaluation.results(evaluate(inputs, trained, options, device="cpu")):
             plain = result["lang"] == lang and result["fusion"] == "none" and not result["reading"]
             if plain and ("corrupt" in result) == bool(options.corrupt):
-                yield about | {"asked": name} | told(result)
+                yield about | {"asked": name} | figures_of(result)
 
 
-def told(result: Mapping[str, Any]) -> dict[str, Any]:
+def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """What is kept of a result."""
-    found = {key: result[key] for key in ("corrupt", "uncertainty", "told_apart", "ood") if key in result}
-    found["signature"] = str(result["signature"])
+    figures = {key: result[key] for key in ("corrupt", "uncertainty", "told_apart", "ood") if key in result}
+    figures["signature"] = str(result["signature"])
     for direction in DIRECTIONS:
-        found[direction] = {each: result[direction][each] for each in ("R@1", "R@5", "R@10", "MedR", "mAP")}
-        found[direction]["mAP_interval"] = result["intervals"][direction]["mAP"]
-    kept: dict[str, Any] = rounded(found | {"SumR": result["SumR"], "SumR_interval": result["intervals"]["SumR"]})
+        figures[direction] = {each: result[direction][each] for each in ("R@1", "R@5", "R@10", "MedR", "mAP")}
+        figures[direction]["mAP_interval"] = result["intervals"][direction]["mAP"]
+    kept: dict[str, Any] = rounded(figures | {"SumR": result["SumR"], "SumR_interval": result["intervals"]["SumR"]})
     return kept
 
 
@@ -83,13 +83,13 @@ def draws(inputs: Inputs, trained: base.Artifact, lang: str) -> dict[str, Any]:
     data = dataset.read(inputs.parent(trained, "dataset"))
     captions = data.captions[data.captions["lang"] == lang]
     feats = inputs.parent(trained, "features")
-    found = gallery(data, feats, SPLIT, captions, f"{lang} captions", method.config.needs())
-    visual_VD = embed_visuals(method, found.visual, CPU)
+    searched = gallery(data, feats, SPLIT, captions, f"{lang} captions", method.config.needs())
+    visual_VD = embed_visuals(method, searched.visual, CPU)
     values: dict[str, list[float]] = {}
     for seed in range(DRAWS):
-        texts = corrupt_texts(found.texts, SHARES[0], "drop", lang, seed)
+        texts = corrupt_texts(searched.texts, SHARES[0], "drop", lang, seed)
         text_TD = encode_and_embed(method, tokenizer, texts, CPU)
-        sides = EmbeddedGallery(replace(found, texts=texts), visual_VD, text_TD)
+        sides = EmbeddedGallery(replace(searched, texts=texts), visual_VD, text_TD)
         values.setdefault("SumR", []).append(score_gallery(sides).sum_r)
         for direction, queries in sides.queries().items():
             for name, score_Q in uncertainties(method, queries).items():
@@ -128,21 +128,21 @@ def tables(rows: Sequence[Mapping[str, Any]], other: str) -> Iterator[str]:
             own, (low, high) = row["t2v"], row["t2v"]["mAP_interval"]
             right = "its own" if Signature.parse(row["signature"]).pos == "caption" else "any of the picture's"
             recalls = " | ".join(f"{own[figure]:.1f}" for figure in ("R@1", "R@5", "R@10"))
-            told = f"{own['mAP']:.1f} ± {(high - low) / 2:.1f} | {recalls} | {row['v2t']['mAP']:.1f}"
-            yield f"| {_named(row)} | {right} | {told} |"
+            figures = f"{own['mAP']:.1f} ± {(high - low) / 2:.1f} | {recalls} | {row['v2t']['mAP']:.1f}"
+            yield f"| {_named(row)} | {right} | {figures} |"
 
 
 def _named(row: Mapping[str, Any]) -> str:
     return f"`{row['method']}`, {row['noise']:.0%}"
 
 
-def _cells(told: Mapping[str, Any]) -> str:
+def _cells(scores: Mapping[str, Any]) -> str:
     """AUROC of every score, both ways; * the method's own is above it, ! below it."""
     cells = []
     for direction in DIRECTIONS:
-        found = told.get(direction)
-        cells.append(f"{found['auroc']:.3f}" if found and "auroc" in found else "")
-        for each in found["trivial"].values() if found else ({}, {}):
+        score = scores.get(direction)
+        cells.append(f"{score['auroc']:.3f}" if score and "auroc" in score else "")
+        for each in score["trivial"].values() if score else ({}, {}):
             low, high = each.get("gap") or (0, 0)
             cells.append(f"{each['auroc']:.3f}{'*' if low > 0 else '!' if high < 0 else ''}" if each else "")
     return " | ".join(cells) + " |"
@@ -155,16 +155,16 @@ def main() -> None:
     parser.add_argument("--lang", required=True)
     parser.add_argument("--other", required=True)
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    workspace = Workspace(given.workspace.absolute())
+    workspace = Workspace(options.workspace.absolute())
     inputs = Inputs(workspace)
-    runs = [base.load(workspace.root / "runs" / name, "run") for name in given.runs]
-    rows = [row for trained in runs for row in measure(inputs, trained, given.lang, given.other)]
-    spread = [draws(inputs, trained, given.lang) for trained in runs]
+    runs = [base.load(workspace.root / "runs" / name, "run") for name in options.runs]
+    rows = [row for trained in runs for row in measure(inputs, trained, options.lang, options.other)]
+    spread = [draws(inputs, trained, options.lang) for trained in runs]
     what = "uncertainty of corrupted queries and of queries that do not belong to the gallery; text to text"
-    base.write_json(given.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows, "draws": spread})
-    print("\n".join(tables(rows, given.other)))
+    base.write_json(options.out, {"what": what, "ccr": ccr_cli.__version__, "rows": rows, "draws": spread})
+    print("\n".join(tables(rows, options.other)))
     for each in spread:
         print(each)
 

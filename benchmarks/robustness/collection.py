@@ -60,13 +60,13 @@ class Collection:
                 engines.append(SECOND[cell.translations])
             translated = [self._translated(data, lang, engine) for engine in engines]
             inputs = Inputs(self.workspace, [data, *translated, self._features(data, cell.regime)])
-            found = find_sources(inputs, lang, compare=True)
+            sources = find_sources(inputs, lang, compare=True)
             if not cell.noise:
-                return found
+                return sources
             mismatch = TrainingOptions(
                 noise=cell.noise, noise_style=cell.style, noise_target=cell.target, noise_seed=cell.seed
             )
-            return with_noise(inputs, found, mismatch)
+            return with_noise(inputs, sources, mismatch)
 
     def _translated(self, data: base.Artifact, lang: str, engine: str) -> base.Artifact:
         known = lang == "fr"  # Apertium's way back, and of the queries into English
@@ -90,11 +90,11 @@ class Collection:
         items = pd.read_csv(self.source / "items.csv", dtype=str)
         return items[items["split"] != "test"], pd.read_parquet(self.source / "captions.parquet")
 
-    def _chinese(self, folder: Path, asked_by: str) -> None:
+    def _chinese(self, folder: Path, source: str) -> None:
         items, captions = self._read()
         english = captions[captions["lang"] == "en"]
-        asked = captions[(captions["lang"] == "zh") & (captions["source"] == asked_by) & (captions["split"] == "val")]
-        _write_collection(folder, items, [english, asked])
+        queries = captions[(captions["lang"] == "zh") & (captions["source"] == source) & (captions["split"] == "val")]
+        _write_collection(folder, items, [english, queries])
         for engine in CHINESE:
             made = captions[captions["source"] == f"mt:{engine}"]
             pairs = english.merge(made, on=["item_id", "k"], suffixes=("", "_mt"))
@@ -107,15 +107,15 @@ class Collection:
         items = items[(items["split"] == "train") | items["item_id"].isin(written["item_id"])]
         english = human[(human["lang"] == "en") & human["item_id"].isin(items["item_id"])]
         _write_collection(folder, items, [english, written])
-        asked, text = list(dict.fromkeys(written["text"])), list(dict.fromkeys(english["text"]))
-        queries = dict(zip(asked, apertium("fr", "en", asked), strict=True))
-        source = {each: each for each in text}
+        french, texts = list(dict.fromkeys(written["text"])), list(dict.fromkeys(english["text"]))
+        queries = dict(zip(french, apertium("fr", "en", french), strict=True))
+        source = {text: text for text in texts}
         """What stands in the place of each caption when it is translated."""
         for engine in FRENCH:
             forward = _chain(source, "en", "fr")
             back = _chain(forward, "fr", "en")
             _write_pairs(folder, engine, "en", "fr", forward)
-            _write_pairs(folder, engine, "fr", "en", queries | {forward[each]: back[each] for each in back})
+            _write_pairs(folder, engine, "fr", "en", queries | {forward[text]: back[text] for text in back})
             source = back
 
     def _features(self, data: base.Artifact, regime: str) -> base.Artifact:

@@ -100,8 +100,8 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
     """Names the lines at their right ends, moved apart where they are close."""
     low, high = axes.get_ylim()
     order = sorted(ends, key=lambda label: ends[label])
-    wanted = [(ends[label] - low) / (high - low) for label in order]
-    for label, end, at in zip(order, wanted, spread_apart(wanted, GAP), strict=True):
+    heights = [(ends[label] - low) / (high - low) for label in order]
+    for label, end, at in zip(order, heights, spread_apart(heights, GAP), strict=True):
         color = style(label)["color"]
         axes.annotate(
             label,

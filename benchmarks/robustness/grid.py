@@ -76,8 +76,8 @@ class Cell:
     @property
     def where(self) -> tuple[Any, ...]:
         """What the run is trained on; without noise its style and target mean nothing."""
-        given = self if self.noise else replace(self, style="none", target="none")
-        return tuple(getattr(given, name) for name in WHERE)
+        cell = self if self.noise else replace(self, style="none", target="none")
+        return tuple(getattr(cell, name) for name in WHERE)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -145,30 +145,30 @@ def methods() -> dict[str, tuple[str, Options]]:
 
 def fitted(cell: Cell) -> Cell:
     """The cell with options that fit the data: no oracle without noise, no cycle without back-translations."""
-    given = dict(cell.options)
-    if not cell.noise and given.get("judge") == "oracle":
-        given.pop("judge")  # nothing is switched: the method itself
+    options = dict(cell.options)
+    if not cell.noise and options.get("judge") == "oracle":
+        options.pop("judge")  # nothing is switched: the method itself
     if language(cell.translations) == "zh" and cell.method in WITHOUT_BACK:
-        given = dict(WITHOUT_BACK[cell.method]) | given
-    return replace(cell, options=tuple(sorted(given.items())))
+        options = dict(WITHOUT_BACK[cell.method]) | options
+    return replace(cell, options=tuple(sorted(options.items())))
 
 
 def _cell(label: str, method: str, options: Options = (), **where: Any) -> Cell:
     return fitted(Cell(label, method, options, **where))
 
 
-def _labels(wanted: Sequence[str] | None) -> list[tuple[str, str, Options]]:
-    return [(label, *what) for label, what in methods().items() if wanted is None or label in wanted]
+def _labels(labels: Sequence[str] | None) -> list[tuple[str, str, Options]]:
+    return [(label, *what) for label, what in methods().items() if labels is None or label in labels]
 
 
-def main_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def main_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Every method under every ratio and target with one seed; three seeds at 40 %."""
-    return _grid(_labels(wanted), RATIOS, TARGETS)
+    return _grid(_labels(labels), RATIOS, TARGETS)
 
 
-def clean_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def clean_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Two more seeds without noise."""
-    return [_cell(*each, seed=seed) for seed in SEEDS[1:] for each in _labels(wanted)]
+    return [_cell(*each, seed=seed) for seed in SEEDS[1:] for each in _labels(labels)]
 
 
 def _grid(
@@ -182,13 +182,13 @@ def _grid(
     return cells
 
 
-def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def judges_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Every judge with every method that takes one, at 40 %; with `infonce` on every side.
 
     A switched translation is judged on S-T by judges of an epoch, and on the picture by judges of a batch, as the
     papers have it; a switched pair on both. Other judges choose by themselves what they look at.
     """
-    named = [(m, options) for label, m, options in _labels(wanted) if label == m and m not in UNJUDGED]
+    named = [(m, options) for label, m, options in _labels(labels) if label == m and m not in UNJUDGED]
     cells = []
     for target in TARGETS:
         for method, options in named:
@@ -199,8 +199,8 @@ def judges_part(wanted: Sequence[str] | None = None) -> list[Cell]:
                     sides = ["cross_lingual", "cross_modal", "both"]
                 for side in sides:
                     name = judge if side is None else f"{judge}, {side}"
-                    given = (*options, ("judge", judge), *((("judge_side", side),) if side else ()))
-                    cells.append(_cell(f"{method} ({name})", method, given, **_forty(target)))
+                    judged = (*options, ("judge", judge), *((("judge_side", side),) if side else ()))
+                    cells.append(_cell(f"{method} ({name})", method, judged, **_forty(target)))
     return cells
 
 
@@ -208,9 +208,9 @@ def _forty(target: str) -> dict[str, Any]:
     return {"noise": 0.4, "target": target}
 
 
-def style_image_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def style_image_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """All captions of an item moved together: the methods named, and what they are held against."""
-    named = None if wanted is None else [*wanted, BASELINE, ORACLE]
+    named = None if labels is None else [*labels, BASELINE, ORACLE]
     return [
         _cell(*each, noise=noise, target=target, style="image")
         for noise in RATIOS[1:]
@@ -219,24 +219,24 @@ def style_image_part(wanted: Sequence[str] | None = None) -> list[Cell]:
     ]
 
 
-def accurate_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def accurate_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Every method where in-batch retrieval is accurate: simulated features, translated queries.
 
     The features are made from the vectors of MiniLM, which therefore is no fair teacher.
     """
-    fair = [each for each in _labels(wanted) if ("teacher", MINILM) not in each[2]]
+    fair = [each for each in _labels(labels) if ("teacher", MINILM) not in each[2]]
     return _grid(fair, (0.0, 0.4, 0.6), TARGETS, regime="simulated")
 
 
-def real_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def real_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """No synthetic noise: engines, dates and round trips against each other, three seeds."""
-    named = [*_labels(wanted), ("infonce (translation)", "infonce", (("judge", "translation"),))]
+    named = [*_labels(labels), ("infonce (translation)", "infonce", (("judge", "translation"),))]
     cells = [
         _cell(*each, seed=seed, translations=engine)
         for seed in SEEDS
         for engine in (*CHINESE, *FRENCH)
         for each in named
-        if wanted is None or each[0] in wanted
+        if labels is None or each[0] in labels
     ]
     return [cell for cell in cells if cell.label != ORACLE and not cell.label.endswith("both)")]
 
@@ -358,16 +358,16 @@ ABLATIONS: dict[str, Ablations] = {
 }
 
 
-def ablations_part(wanted: Sequence[str] | None = None) -> list[Cell]:
+def ablations_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """The rows of the papers' tables of ablations, and ours, three seeds."""
     cells = []
     for name, table in ABLATIONS.items():
         for seed, (noise, target) in itertools.product(SEEDS, table.conditions):
             for label, method, options in table.rows:
-                if method in registry.names("methods") and (wanted is None or method in wanted):
-                    given = tuple((dict(table.common) | dict(options)).items())
+                if method in registry.names("methods") and (labels is None or method in labels):
+                    settings = tuple((dict(table.common) | dict(options)).items())
                     where = {"noise": noise, "target": target, "seed": seed, "translations": table.translations}
-                    cells.append(_cell(f"{name}: {label}", method, given, **where))
+                    cells.append(_cell(f"{name}: {label}", method, settings, **where))
     return cells
 
 

@@ -61,9 +61,9 @@ def now() -> str:
 def code() -> str:
     """The version, and the commit where there is one."""
     here = Path(__file__).resolve().parent
-    asked = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
-        commit = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
     except OSError:
         commit = ""
     return f"{ccr_cli.__version__}+{commit}" if commit else ccr_cli.__version__
@@ -99,10 +99,10 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
     )
     trained = train_on(inputs, sources, options)
     cpu_seconds = time.process_time() - before
-    asked = [EvaluationOptions(split="val-report")]
+    protocols = [EvaluationOptions(split="val-report")]
     if language(cell.translations) == "fr":
-        asked.append(EvaluationOptions(split="val-report", translate_test=True))
-    made = [evaluate(inputs, trained, measured, device=device, force=True) for measured in asked]
+        protocols.append(EvaluationOptions(split="val-report", translate_test=True))
+    made = [evaluate(inputs, trained, measured, device=device, force=True) for measured in protocols]
     row = {
         "when": now(),
         "method": cell.method,
@@ -139,21 +139,21 @@ def _teacher(cell: Cell, collection: Collection, device: str) -> base.Artifact:
 def _figures(made: list[base.Artifact]) -> dict[str, Any]:
     """What the tables show: queries as they are; beside them other readings, fused and translated queries."""
     results = evaluation.results(made[0])
-    number, asked = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and _plain(r))
+    number, result = next((i, r) for i, r in enumerate(results) if r["role"] == "target" and _plain(r))
     others = {r["reading"] or f"fused {r['fusion']}": r for r in results if r["role"] == "target" and not _plain(r)}
     others |= {"source language": next(r for r in results if r["role"] == "source" and _plain(r))}
     for artifact in made[1:]:
         others[WEIGHTLESS] = next(r for r in evaluation.results(artifact) if is_translate_test(r["fusion"]))
-    found = per_item(evaluation.read_ranks(made[0]), number)
-    total = sum_r(found)
-    assert abs(total - asked["SumR"]) < 1e-6, f"SumR {asked['SumR']} is {total} summed over items"
+    hits = per_item(evaluation.read_ranks(made[0]), number)
+    total = sum_r(hits)
+    assert abs(total - result["SumR"]) < 1e-6, f"SumR {result['SumR']} is {total} summed over items"
     return {
-        "SumR": round(asked["SumR"], 6),
-        **{d: {f"R@{k}": round(asked[d][f"R@{k}"], 4) for k in KS} for d in DIRECTIONS},
+        "SumR": round(result["SumR"], 6),
+        **{d: {f"R@{k}": round(result[d][f"R@{k}"], 4) for k in KS} for d in DIRECTIONS},
         "others": {name: round(r["SumR"], 4) for name, r in others.items()},
-        "uncertainty": _uncertainty(asked),
-        "found": found,
-        "signature": str(asked["signature"]),
+        "uncertainty": _uncertainty(result),
+        "found": hits,
+        "signature": str(result["signature"]),
     }
 
 
@@ -162,10 +162,10 @@ def _uncertainty(result: Mapping[str, Any]) -> dict[str, Any]:
     main = "softmax" if result["signature"].unc == "softmax" else "own"
     return {
         direction: {
-            name: {key: round(each[key], 4) for key in ("auroc", "aurc")}
-            for name, each in {main: told, **told["trivial"]}.items()
+            name: {key: round(score[key], 4) for key in ("auroc", "aurc")}
+            for name, score in {main: scores, **scores["trivial"]}.items()
         }
-        for direction, told in result["calibration"].items()
+        for direction, scores in result["calibration"].items()
     }
 
 
@@ -197,22 +197,22 @@ def per_item(ranks: pd.DataFrame, number: int) -> dict[str, Any]:
     return out
 
 
-def values(found: Mapping[str, Any]) -> list[float]:
+def values(hits: Mapping[str, Any]) -> list[float]:
     """What each item adds to SumR, of which SumR is the mean."""
-    pairs = zip(found["t2v"], found["v2t"], strict=True)
-    return [100 * (int(t, 16) / found["queries"] + int(v, 16)) for t, v in pairs]
+    pairs = zip(hits["t2v"], hits["v2t"], strict=True)
+    return [100 * (int(t, 16) / hits["queries"] + int(v, 16)) for t, v in pairs]
 
 
-def sum_r(found: Mapping[str, Any]) -> float:
+def sum_r(hits: Mapping[str, Any]) -> float:
     """SumR from what each item adds."""
-    each = values(found)
-    return sum(each) / len(each)
+    parts = values(hits)
+    return sum(parts) / len(parts)
 
 
 def _judge(trained: base.Artifact) -> dict[str, float | None]:
     """What the judge said after the epoch that was kept, against the truth where it is known."""
     history = run.history(trained)
     best = history[history["epoch"] == trained.counts["best_epoch"]].iloc[0]
-    told = [str(name).removeprefix("judge.") for name in history.columns if str(name).startswith("judge.wrong_")]
-    said = {name: best.get(f"judge.{name}") for name in (*JUDGED, *told)}
-    return {name: None if value is None or pd.isna(value) else round(float(value), 6) for name, value in said.items()}
+    names = [str(name).removeprefix("judge.") for name in history.columns if str(name).startswith("judge.wrong_")]
+    kept = {name: best.get(f"judge.{name}") for name in (*JUDGED, *names)}
+    return {name: None if value is None or pd.isna(value) else round(float(value), 6) for name, value in kept.items()}

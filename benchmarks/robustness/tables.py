@@ -30,8 +30,8 @@ class Results:
 
     def of(self, cell: Cell) -> list[Row]:
         """The latest row of each seed of a cell, those that are there."""
-        found = [grid.find(self.rows, replace(cell, seed=seed)) for seed in SEEDS]
-        return [row for row in found if row is not None]
+        rows = [grid.find(self.rows, replace(cell, seed=seed)) for seed in SEEDS]
+        return [row for row in rows if row is not None]
 
     def first(self) -> Results:
         """Those of the first seed alone, so that each figure of a table is of the same draw."""
@@ -51,13 +51,13 @@ class Results:
 
     def recovery(self, cell: Cell, base: Cell, oracle: Cell) -> str:
         """Share of the gap between base and oracle, with its interval."""
-        found = self.paired(cell, base, oracle)
-        return NOTHING if found is None or cell in (base, oracle) else interval(recovery(*found))
+        sums = self.paired(cell, base, oracle)
+        return NOTHING if sums is None or cell in (base, oracle) else interval(recovery(*sums))
 
     def difference(self, cell: Cell, base: Cell) -> str:
         """SumR above the base, with its interval."""
-        found = self.paired(cell, base)
-        return NOTHING if found is None or cell == base else interval(difference(*found), "+.1f")
+        sums = self.paired(cell, base)
+        return NOTHING if sums is None or cell == base else interval(difference(*sums), "+.1f")
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
@@ -149,11 +149,11 @@ def detection_block(results: Results) -> str:
         lines = []
         for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == target]).items():
             judge, side = cell.config["judge"], cell.config["judge_side"]
-            said = f"{judge}, {side}" if load_judge(judge).takes_side else judge
+            name = f"{judge}, {side}" if load_judge(judge).takes_side else judge
             called = _mean(results.of(replace(cell, noise=0.0)), "share_noisy")
-            found = _detection(results, cell)
+            cells = _detection(results, cell)
             lines.append(
-                [_code(label), said if any(found) else NOTHING, *found, _percent(called)] if any(found) else [""]
+                [_code(label), name if any(cells) else NOTHING, *cells, _percent(called)] if any(cells) else [""]
             )
         lines = [line for line in lines if len(line) > 1]
         blocks.append(f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{markdown(header, lines)}")
@@ -185,12 +185,12 @@ def cost_block(results: Results) -> str:
         ]
         for label in grid.methods()
     }
-    typical = {label: statistics.median(r["cpu_seconds"] for r in found) for label, found in rows.items() if found}
+    typical = {label: statistics.median(r["cpu_seconds"] for r in same) for label, same in rows.items() if same}
     lines = []
-    for label, found in rows.items():
-        if found and label != ORACLE:
+    for label, same in rows.items():
+        if same and label != ORACLE:
             times = f"{typical[label] / typical[BASELINE]:.1f}" if BASELINE in typical else NOTHING
-            counts = [f"{found[-1][name]:,}" for name in ("parameters", "steps")]
+            counts = [f"{same[-1][name]:,}" for name in ("parameters", "steps")]
             cell = next(each for each in every if (each.label, each.noise, each.target) == (label, 0.4, TARGETS[0]))
             chosen = [
                 ", ".join(str(row["best_epoch"]) for row in results.of(replace(cell, noise=noise)))
@@ -263,8 +263,8 @@ def judges_block(results: Results) -> str:
             for (n, row), c in place.items()
             if n == BASELINE
         ]
-        found = markdown([f"`{BASELINE}`, judge", "SumR", "AUROC", "precision", "recall", "false alarms"], own)
-        blocks.append(f"{title}\n\n{markdown(['SumR, judge', *(f'`{n}`' for n in names)], lines)}\n\n{found}")
+        detection = markdown([f"`{BASELINE}`, judge", "SumR", "AUROC", "precision", "recall", "false alarms"], own)
+        blocks.append(f"{title}\n\n{markdown(['SumR, judge', *(f'`{n}`' for n in names)], lines)}\n\n{detection}")
     return "\n\n".join(blocks)
 
 
@@ -299,7 +299,7 @@ def real_block(results: Results) -> str:
         [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in FRENCH)] for label in labels
     ]
     how = ("as it is", "fused 0.8", "translate-test")
-    header = [f"{NAMES[engine]}, {asked}" for engine in FRENCH for asked in how]
+    header = [f"{NAMES[engine]}, {queries}" for engine in FRENCH for queries in how]
     return "\n\n".join(
         (
             markdown(["Chinese, SumR", *(NAMES[e] for e in CHINESE)], chinese),
@@ -383,10 +383,10 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
     """
     for name, block in blocks.items():
         place = re.compile(rf"(<!-- begin {name} -->\n).*?(<!-- end {name} -->)", re.DOTALL)
-        found = place.search(text)
-        if found is None:
+        match = place.search(text)
+        if match is None:
             raise ValueError(f"the page has no place for the block {name}")
-        begin, end = found.span(1)[1], found.span(2)[0]
+        begin, end = match.span(1)[1], match.span(2)[0]
         text = f"{text[:begin]}{block}\n{text[end:]}"
     return text
 
