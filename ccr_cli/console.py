@@ -6,7 +6,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -58,6 +58,12 @@ def plain(text: str) -> str:
 def counted(n: int, one: str, many: str = "") -> str:
     """Formats a number with its noun: `1 run`, `2 runs`."""
     return f"{n:,} {one if n == 1 else many or one + 's'}"
+
+
+def tally(counts: Mapping[str, int]) -> str:
+    """Formats counts named by plurals, such as an artifact's: `1 model`, or of `items.test`: `12 test items`."""
+    names = {what: " ".join(reversed(what.split("."))) for what in counts}
+    return ", ".join(f"{n:,} {names[what].removesuffix('s') if n == 1 else names[what]}" for what, n in counts.items())
 
 
 def speed(rate: float) -> str:

@@ -65,9 +65,6 @@ def compare(
         c.show_table(columns, [[row[name] for name in columns] for row in cells])
     for comparison in comparisons:
         console.say(f"{comparison.what}: {comparison.words()}")
-    lines = [line for comparison in comparisons for line in comparison.lines]
-    if not call.json and any(line.p_holm is None for line in lines):
-        console.say("p is - for a median, which is no sum over items whose signs could be flipped; see its interval")
     if any(1 in (comparison.lines[0].first.seeds, comparison.lines[0].second.seeds) for comparison in comparisons):
         console.say("one seed has no standard deviation: another seed may move a difference by more than its interval")
 
@@ -101,8 +98,7 @@ def _row(line: ComparedFigure) -> list[object]:
     """A line of the table on a terminal."""
     means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in (line.first, line.second)]
     d = line.difference
-    difference, low, high = (round(value, 1) + 0.0 for value in (d.estimate, d.low, d.high))  # no negative zero
-    return [line.figure, *means, decimal(difference, sign=True), ends(low, high, sign=True), _p(line.p_holm)]
+    return [line.figure, *means, decimal(d.estimate, sign=True), ends(d.low, d.high, sign=True), _p(line.p_holm)]
 
 
 def _tables(comparisons: Sequence[Comparison]) -> list[Table]:
@@ -130,7 +126,7 @@ def _tables(comparisons: Sequence[Comparison]) -> list[Table]:
             rows.append(
                 Row([Cell(label), Cell(values[figure].seeds), *cells, *compared], ceiling=results.is_oracle(label))
             )
-        notes = [retrieval.SD_NOTE, f"Differences are from {head.first}, paired over items."]
+        notes = [*retrieval.NOTES, f"Differences are from {head.first}, paired over items."]
         notes += [] if head.chance is None else [f"A random ranking would reach SumR {metric(head.chance)}."]
         tables.append(Table(f"comparison-{len(tables) + 1}", what, columns, rows, notes))
     return tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
@@ -37,9 +38,11 @@ def show_summary(artifact: Artifact, printed: set[str] | None = None) -> None:
 def show_report(overview: Overview) -> None:
     """Prints the headline and the tables of a report."""
     console.say(overview.findings.headline, style="bold")
+    printed: set[str] = set()
     for table in overview.tables.values() if console.verbosity >= 0 else ():
         console.stderr().print()
-        show_table(table)
+        show_table(replace(table, notes=[note for note in table.notes if note not in printed]))
+        printed.update(table.notes)
 
 
 def show_table(table: Table) -> None:

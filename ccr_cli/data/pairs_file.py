@@ -42,6 +42,7 @@ where a run has several of one language, and `witness`, its text, where one othe
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
 """Columns that may be lacking, and are empty then."""
+SENTENCES = ("source_text", "translation", "correction", "witness")
 SUFFIXES = (".parquet", ".csv", ".xlsx")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
 VERDICTS = ("clean", "noisy", "not judged")
@@ -147,7 +148,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
             return
         rows = [list(frame.columns), *(list(map(_cell, row)) for row in frame.itertuples(index=False))]
         if path.suffix.lower() == ".xlsx":
-            handle.write(workbook(rows))
+            handle.write(workbook(rows, SENTENCES))
             return
         out = io.StringIO(newline="")
         csv.writer(out, lineterminator="\r\n").writerows(rows)  # both also in a text are then quoted

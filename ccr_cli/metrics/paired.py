@@ -6,7 +6,7 @@ names swapped by a coin: the sign of its part in the difference is flipped, its 
 Several seeds of a system count as the mean of their figures: interval and test then describe these trained models on
 other items, not other seeds.
 
-Shape legend: I items, R resamples or flips, C figures, K means of one direction.
+Shape legend: I items, R resamples or flips, C figures, K means of one direction, E an estimate and its ends.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,8 @@ from ccr_cli.metrics.ranks import FloatArray
 
 SAMPLES, FLIPS = 2000, 10_000
 ALPHA = 0.05
+ROUNDING = 1e-9
+"""A smaller difference is the rounding of equal figures."""
 _MEANS = tuple(name for name in FIGURES if not name.endswith(".MedR"))
 
 System = Sequence[Sequence[RankedGallery]]
@@ -48,8 +50,9 @@ def differences(
             gap_RC = _mean([run[n].figures(weight_RI) for run in second])
             values_RC[rows] += (gap_RC - _mean([run[n].figures(weight_RI) for run in first])) / n_folds
     p_of = _flipped(first, second, rng, flips)
-    rows = np.stack([estimate_C, *ends(values_RC)], axis=1).tolist()
-    values = zip(FIGURES, rows, strict=True)
+    rows_CE = np.stack([estimate_C, *ends(values_RC)], axis=1)
+    rows_CE[np.abs(rows_CE) < ROUNDING] = 0.0
+    values = zip(FIGURES, rows_CE.tolist(), strict=True)
     return {name: Estimate(estimate, low, high, p_of.get(name)) for name, (estimate, low, high) in values}
 
 

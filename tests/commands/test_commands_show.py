@@ -20,6 +20,10 @@ from ccr_cli.artifacts.workspace import Workspace
 REFERENCES = " against 1 human caption of the same item (main; 24 captions)"
 
 
+def test_one_of_a_kind_is_singular() -> None:
+    assert console.tally({"models": 1, "dim": 256, "items.val": 1_000}) == "1 model, 256 dim, 1,000 val items"
+
+
 def test_a_translation_says_how_good_it_is(sources: Chain) -> None:
     made = sources.find("translation")
     done = sources.ccr("show", made.path)
@@ -89,7 +93,7 @@ def test_references_that_were_not_taken_are_named(tmp_path: Path) -> None:
         ("run", "on validation (half of it: 10 machine-translated queries, 5 items; not comparable with test"),
         ("evaluation", "SumR"),
         ("diagnosis", "mismatched"),
-        ("dataset", "24 items.train"),
+        ("dataset", "24 train items"),
     ],
 )
 def test_other_artifacts_say_what_their_stage_said(kind: str, words: str, chain: Chain) -> None:

@@ -134,6 +134,13 @@ def test_other_queries_cannot_be_paired() -> None:
             differences([[RankedGallery(*one)]], [[RankedGallery(*fold) for fold in folds]])
 
 
+def test_equal_figures_differ_by_zero_and_not_by_rounding() -> None:
+    sides = problem(3, 40)
+    runs = [[RankedGallery(*again(sides, seed))] for seed in range(5)]
+    for estimate in differences(runs, [runs[n] for n in (3, 0, 4, 2, 1)], samples=20, flips=9).values():
+        assert [str(value) for value in (estimate.estimate, estimate.low, estimate.high)] == ["0.0"] * 3
+
+
 def test_holm_by_hand() -> None:
     assert holm([0.04]) == [0.04] and holm([]) == []
     assert holm([0.02, 0.02, 0.02, 0.5]) == pytest.approx([0.08, 0.08, 0.08, 0.5])

@@ -21,6 +21,10 @@ def test_kinds_of_figures_have_their_decimals() -> None:
     assert numbers.probability(-0.01, sign=True) == "\u22120.010"
 
 
+def test_zero_has_no_minus() -> None:
+    assert numbers.metric(-0.04) == "0.0" and numbers.ends(-0.01, 0.0, sign=True) == "+0.0 to +0.0"
+
+
 def test_what_is_unknown_is_a_dash() -> None:
     for value in (None, math.nan):
         assert numbers.metric(value) == numbers.percent(value) == numbers.MISSING

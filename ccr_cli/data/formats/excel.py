@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -91,20 +91,44 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
                 yield number, cells + [""] * (width - len(cells))
 
 
-def workbook(rows: Sequence[Sequence[object]]) -> bytes:
-    """Returns a workbook of one sheet with these rows; the first, the header, stays in view."""
+def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) -> bytes:
+    """Returns a workbook of one sheet with these rows; the first, the header, stays in view and filters.
+
+    Columns of `sentences` are wide and wrap their text, the others are as wide as their cells.
+    """
     import openpyxl
+    from openpyxl.cell import WriteOnlyCell
+    from openpyxl.styles import Alignment
+    from openpyxl.utils import get_column_letter
 
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet()
     sheet.freeze_panes = "A2"
+    sheet.auto_filter.ref = f"A1:{get_column_letter(len(rows[0]))}{len(rows)}"
+    wraps = [name in sentences for name in rows[0]]
+    for number, (column, wrap) in enumerate(zip(zip(*rows, strict=True), wraps, strict=True), 1):
+        widest = max(len(cell) if isinstance(cell, str) else NUMBER_WIDTH for cell in column)
+        width = SENTENCE_WIDTH if wrap else min(SENTENCE_WIDTH, widest + 4)
+        sheet.column_dimensions[get_column_letter(number)].width = width
+    alignment = Alignment(wrap_text=True, vertical="top")
+
+    def filled(cell: object, wrap: bool) -> object:
+        value = cell if isinstance(cell, str | int) else float(str(cell))
+        if not wrap:
+            return value
+        styled = WriteOnlyCell(sheet, value)
+        styled.alignment = alignment
+        return styled
+
     for row in rows:
-        sheet.append([cell if isinstance(cell, str | int) else float(str(cell)) for cell in row])
+        sheet.append([filled(cell, wrap) for cell, wrap in zip(row, wraps, strict=True)])
     out = io.BytesIO()
     book.save(out)
     return out.getvalue()
 
 
+SENTENCE_WIDTH, NUMBER_WIDTH = 45, 8
+"""Width of a column of sentences, which is the most of any, and least width of one of numbers, in characters."""
 _SOUND = (ArtifactError, PermissionError, MemoryError)
 """Errors that say nothing against the file's format, or enough."""
 

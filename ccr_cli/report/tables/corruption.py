@@ -78,7 +78,9 @@ def table(data: ReportData, view: results.View) -> Table | None:
     notes = [
         "The given share of the words of every caption is corrupted (of the characters, in languages without spaces), "
         "or of the features. A corrupted side is the query in one direction and the gallery in the other. "
-        f"Uncertainties of different methods have different scales. {retrieval.SPREAD_NOTE}. {retrieval.BEST_NOTE}"
+        "Uncertainties of different methods have different scales.",
+        retrieval.SPREAD_NOTE,
+        retrieval.BEST_NOTE,
     ]
     title = f"Intact and corrupted queries: {view.title}"
     return Table("corruption", title, [retrieval.NOISE, retrieval.METHOD, retrieval.NUMBER, *columns], rows, notes)

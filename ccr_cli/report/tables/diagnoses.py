@@ -145,11 +145,12 @@ def detection(frame: pd.DataFrame) -> Table:
         head = [Cell(float(noise), shown=shown), *[Cell(lang)] * several, Cell(label), Cell(named), n]
         rows.append(Row([*head, *cells], block=f"{shown} {lang}", ceiling=judge == ORACLE))
     if not known:
-        return Table("detection", "Training pairs called noisy", columns, rows, [f"{SPREAD_NOTE}."])
+        return Table("detection", "Training pairs called noisy", columns, rows, [SPREAD_NOTE])
     notes = [
         "Found: share of the mismatched pairs that the judge calls noisy. False alarms: share of the intact pairs that "
         "it calls noisy; a genuinely bad translation counts as intact here. Calibration error: mean gap between "
-        f"P(clean) and the share of intact pairs, over ten bins. {SPREAD_NOTE}.",
+        "P(clean) and the share of intact pairs, over ten bins.",
+        SPREAD_NOTE,
         BEST_NOTE,
     ]
     return Table("detection", "Detection of mismatched training pairs", columns, rows, notes)

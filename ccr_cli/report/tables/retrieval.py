@@ -16,9 +16,10 @@ from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import MINUS, count_range, ends, listed, metric, percent, similarity
 
 DIRECTION_TITLES = {"t2v": "text → image", "v2t": "image → text"}
-SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in the seed of training or of the mismatch"
+SPREAD_NOTE = "Mean ± standard deviation over n runs that differ in the seed of training or of the mismatch."
 BEST_NOTE = "The best mean is bold, even if the difference may be due to chance."
-SD_NOTE = f"{SPREAD_NOTE}; second of three or more underlined; the oracle does not compete. {BEST_NOTE}"
+NOTES = (SPREAD_NOTE, BEST_NOTE, "The second of three or more is underlined; the oracle does not compete.")
+"""What all tables of methods share; a page or terminal says a note once."""
 METRICS = {"R@1": "r1", "R@5": "r5", "R@10": "r10", "MedR": "medr", "mAP": "map"}
 """The metrics of a direction, and their names in the keys of columns."""
 NOISE, METHOD = Column("noise", "noise", text=True), Column("method", "method", text=True)
@@ -77,8 +78,8 @@ def by_noise(view: results.View) -> Table:
 
 def _notes(view: results.View) -> list[str]:
     """What figures are, with the level of chance, and what the queries cannot say."""
-    notes = [SD_NOTE] if view.chance is None else [SD_NOTE, f"A random ranking would reach SumR {metric(view.chance)}."]
-    return [*notes, *([signature_words.ABOUT_MT] if view.queries == MT else [])]
+    level = [] if view.chance is None else [f"A random ranking would reach SumR {metric(view.chance)}."]
+    return [*NOTES, *level, *([signature_words.ABOUT_MT] if view.queries == MT else [])]
 
 
 def settings(views: Sequence[results.View]) -> Table:
@@ -96,7 +97,7 @@ def settings(views: Sequence[results.View]) -> Table:
         rows = [replace(row, cells=[*row.cells, level]) for row, level in zip(rows, chances, strict=True)]
     title = f"{views[0].named} ({views[0].scale}) in every language and setting"
     title += "" if views[0].queries == HUMAN else f": {signature_words.queries(views[0].queries)}"
-    notes = [SD_NOTE, *([signature_words.ABOUT_MT] if views[0].queries == MT else [])]
+    notes = [*NOTES, *([signature_words.ABOUT_MT] if views[0].queries == MT else [])]
     return Table("settings", title, columns, rows, notes)
 
 
@@ -143,7 +144,7 @@ def languages(views: Sequence[results.View]) -> Table | None:
     rows = [noise_row(*key, *cells, mean.get(key, Cell()), n) for key, cells, n in by_lang]
     title = f"{main.named} ({main.scale}) by method, language and noise: {main.data} {main.split}"
     title += "" if main.queries == HUMAN else f", {signature_words.queries(main.queries)}"
-    notes = [SD_NOTE, "The mean over languages is of runs with equal seeds in all of them."]
+    notes = [*NOTES, "The mean over languages is of runs with equal seeds in all of them."]
     return Table("languages", title, [NOISE, METHOD, *columns, NUMBER], rows, notes)
 
 

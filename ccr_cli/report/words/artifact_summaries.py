@@ -18,7 +18,7 @@ from ccr_cli.artifacts.signature import (
     read_galleries,
     signature_of,
 )
-from ccr_cli.console import counted
+from ccr_cli.console import counted, tally
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
@@ -68,7 +68,7 @@ def summary(artifact: Artifact, *, brief: bool = False, as_table: bool = False) 
     elif artifact.kind in _SUMMARIES:
         yield from _SUMMARIES[artifact.kind](artifact, brief)
     else:
-        yield Line(f"  {', '.join(f'{n} {what}' for what, n in artifact.counts.items())}")
+        yield Line(f"  {tally(artifact.counts)}")
 
 
 def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:

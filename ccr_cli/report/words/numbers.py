@@ -13,14 +13,14 @@ MINUS = "\u2212"
 
 
 def decimal(value: float | None, digits: int = 1, *, sign: bool = False) -> str:
-    """A number with fixed decimals and a typographic minus; whole numbers with commas between thousands.
+    """A number with fixed decimals and a typographic minus (none before zero); whole numbers have commas.
 
-    >>> decimal(63.44), decimal(-0.5, 2), decimal(3.0, sign=True), decimal(1234, 0), decimal(None)
-    ('63.4', '\u22120.50', '+3.0', '1,234', '\u2013')
+    >>> decimal(63.44), decimal(-0.5, 2), decimal(-0.01, sign=True), decimal(1234, 0), decimal(None)
+    ('63.4', '\u22120.50', '+0.0', '1,234', '\u2013')
     """
     if value is None or math.isnan(value):
         return MISSING
-    return format(value, f"{'+' if sign else ''}{'' if digits else ','}.{digits}f").replace("-", MINUS)
+    return format(value, f"{'+' if sign else ''}z{'' if digits else ','}.{digits}f").replace("-", MINUS)
 
 
 metric = partial(decimal, digits=1)

@@ -10,7 +10,7 @@ from ccr_cli.artifacts.build import unfinished
 from ccr_cli.artifacts.description import short
 from ccr_cli.artifacts.signature import HUMAN, signature_of
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.console import counted
+from ccr_cli.console import counted, tally
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.artifact_summaries import headlines, is_plain
@@ -81,7 +81,7 @@ def _options(artifact: base.Artifact, known: Mapping[str, base.Artifact]) -> str
         return [PurePosixPath(parent.path).name for parent in made.parents if parent.kind == "dataset"][:1]
 
     runs = [parent for parent in artifact.parents if parent.kind == "run"]
-    number = [f"{len(runs)} runs"]
+    number = [counted(len(runs), "run")]
     if artifact.kind == "report":
         source = number if len(runs) != 1 else []
     elif len(runs) == 1 and runs[0].id in known:
@@ -130,7 +130,7 @@ def _outcome(artifact: base.Artifact) -> Outcome:
                 return Outcome(words, f"recall@{recall['at']}", recall["value"])
     except ArtifactError as error:
         return Outcome(f"cannot be read: {error.message}")
-    return Outcome(", ".join(f"{n:,} {what.replace('.', ' ')}" for what, n in counts.items() if n))
+    return Outcome(tally({what: n for what, n in counts.items() if n}))
 
 
 def _run(artifact: base.Artifact) -> Outcome:

@@ -33,10 +33,16 @@ JOURNAL = "journal"
 """Folder of results in the building folder, for a translation without a cache."""
 
 
-def training_data(inputs: Inputs) -> base.Artifact:
-    """The data set given, else the one that the given artifacts were made from, else the workspace's only one."""
+def training_data(inputs: Inputs, only: Path | None = None) -> base.Artifact:
+    """The data set given, else the one that the given artifacts were made from, else the workspace's only one.
+
+    Of several in the workspace it is the one that a list of captions, `only`, is about.
+    """
+    listed = retranslate.data_sets(inputs, only) if only and not inputs.named else None
 
     def fits(artifact: base.Artifact) -> bool:
+        if listed is not None:
+            return artifact.id in listed
         return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.named
 
     if not inputs.named or any(artifact.kind == "dataset" for artifact in inputs.named):
@@ -98,7 +104,7 @@ class TranslationJob:
     def __init__(self, inputs: Inputs, options: TranslateOptions) -> None:
         self.options = options = replace(options, lang=usual(options.lang))
         self._workspace = inputs.workspace
-        self._data = training_data(inputs)
+        self._data = training_data(inputs, options.only)
         self.source = source = dataset.read(self._data)
         lang, split = options.lang, options.split
         if not LANG.fullmatch(lang):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ccr_cli.artifacts import base, translation
+from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data import pairs_file
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.inputs import Inputs, made_from
 
 
@@ -116,6 +116,37 @@ def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[st
         a.id: (len(_forward(translation.read(a)) & texts) if texts else 0, "only" not in a.request)
         for a in translations
     }
+    return {id_ for id_, place in order.items() if place == max(order.values())}
+
+
+def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
+    """The ids of the workspace's data sets that a list of captions may be about; None if there is no choice.
+
+    They have its captions; of several those with most of its texts, in a translation too.
+
+    Raises:
+        ArtifactError: If no data set has the captions.
+    """
+    known = inputs.workspace.artifacts("dataset")
+    if len(known) < 2:
+        return None
+    pairs = pairs_file.read(only)
+    pairs.require("source_caption_id")
+    rows, listed = pairs.frame, set(pairs.frame["source_caption_id"])
+    sources = set(_texts(rows, "source_text")) if "source_text" in rows else set()
+    translated = set(_texts(rows, "translation")) if "translation" in rows else set()
+    order: dict[str, tuple[int, int]] = {}
+    for artifact in known:
+        data = dataset.read(artifact)
+        captions = data.captions[data.captions["lang"] == data.source_lang]
+        own = captions[captions["caption_id"].isin(listed)].rename(columns={"caption_id": "source_caption_id"})
+        if len(own) == len(listed):
+            made = filter(made_from(artifact), inputs.workspace.artifacts("translation") if translated else [])
+            found = max((len(_forward(translation.read(a)) & translated) for a in made), default=0)
+            order[artifact.id] = len(sources & set(_texts(own))), found
+    if not order:
+        problem = f"no data set in {inputs.workspace.root} has all captions in {only}"
+        raise ArtifactError(problem, hint=f"name theirs: ccr translate DATASET --only {only}")
     return {id_ for id_, place in order.items() if place == max(order.values())}
 
 

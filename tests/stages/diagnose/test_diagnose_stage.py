@@ -362,6 +362,21 @@ def test_the_export_has_every_pair(chain: Chain, tmp_path: Path) -> None:
     assert other.code == 2 and "'x.tsv'" in other.err and ".parquet" in other.err
 
 
+def test_an_exported_workbook_shows_its_sentences(chain: Chain, tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    path = tmp_path / "pairs.xlsx"
+    toy.ok("diagnose", chain.find("run", "uml").path, "--export", path, *CPU, workspace=chain.root)
+    sheet = openpyxl.load_workbook(path).active
+    column = {cell.value: cell.column_letter for cell in sheet[1]}
+    width = {name: sheet.column_dimensions[letter].width for name, letter in column.items()}
+    sentences = {"source_text", "translation", "correction"}
+    assert {width[name] for name in sentences} == {max(width.values())} and width["place"] < 15
+    wrapped = {name for name, letter in column.items() if sheet[f"{letter}2"].alignment.wrap_text}
+    assert wrapped == sentences and sheet.freeze_panes == "A2"
+    assert sheet.auto_filter.ref == sheet.dimensions
+    assert len(listing.read(path).frame) == sheet.max_row - 1
+
+
 def test_words_without_a_counterpart_are_named_in_the_texts(tmp_path: Path) -> None:
     """Every language has its own lexicon; of all pairs the first by place are looked at."""
     nouns = [("dog", "perro", "chien"), ("cat", "gato", "chat"), ("ball", "bola", "balle"), ("car", "coche", "auto")]

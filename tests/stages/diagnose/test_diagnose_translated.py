@@ -118,6 +118,28 @@ def test_copies_come_first_unknown_words_are_not_judged_and_corrections_come_las
     assert same.code == 2 and len([*(tmp_path / "translations" / "toy").iterdir()]) == 2, "no text would change"
 
 
+def test_a_list_tells_its_data_set(tmp_path: Path) -> None:
+    """By its captions, by their texts where another data set has the same ids, or by what was translated."""
+    folder, twin = toy.toy(), toy.toy()
+    twin.captions = [[*row[:4], f"{row[4]}!", row[5]] for row in twin.captions]
+    for name, each in (("toy", folder), ("twin", twin), ("untranslated", folder)):
+        toy.ok("data", "import", each.write(tmp_path / name), "--name", name, workspace=tmp_path)
+    made = toy.ok("translate", "datasets/toy", "--lang", "es", workspace=tmp_path).made
+    listed = tmp_path / "pairs.csv"
+    toy.ok("diagnose", made.path, "--export", listed, workspace=tmp_path)
+    rows = pd.read_csv(listed, dtype=str).assign(verdict="clean")
+    rows.loc[0, "correction"] = "zyx"
+    rows.to_csv(listed, index=False)
+    mended = toy.ok("translate", "--only", listed, workspace=tmp_path).made
+    assert mended.parent("translation").id == made.id
+    rows.drop(columns="translation").assign(source_text="").to_csv(listed, index=False)
+    several = toy.ccr("translate", "--only", listed, workspace=tmp_path)
+    assert several.code == 4 and all(f"datasets/{name}" in several.err for name in ("toy", "twin", "untranslated"))
+    rows.assign(source_caption_id="nowhere").drop(columns="slot_id").to_csv(listed, index=False)
+    unknown = toy.ccr("translate", "--only", listed, workspace=tmp_path)
+    assert unknown.code == 4 and str(listed) in unknown.err and "DATASET" in unknown.err
+
+
 def test_a_word_that_too_few_others_have_is_not_judged(tmp_path: Path) -> None:
     folder = toy.toy()
     first = next(iter(folder.tables["en-es"]))

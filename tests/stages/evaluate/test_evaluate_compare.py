@@ -61,7 +61,7 @@ def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
     narrow = toy.ok(*given, workspace=chain.root)
     assert max(map(len, narrow.out.splitlines())) < 100 and "|" not in narrow.out + narrow.err
     by_figure = table(narrow.out).set_index("figure")
-    assert by_figure.loc["t2v.MedR", "p_holm"] == "-" and "p is - for a median" in narrow.err
+    assert by_figure.loc["t2v.MedR", "p_holm"] == "-"
     done = toy.ok(*given, "-v", workspace=chain.root)
     rows = table(done.out).set_index("figure")
     assert list(rows["verdict"]) == list(by_figure["verdict"])

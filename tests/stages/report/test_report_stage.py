@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import shutil
+from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,10 @@ import toy
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
+from ccr_cli.commands.show import show_report
 from ccr_cli.report.content import ExampleHit, ExampleSearch
+from ccr_cli.report.page.rendering import prose
+from ccr_cli.report.tables.table import markdown_text
 from ccr_cli.stages.report.stage import gather, summary, write
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -143,6 +148,19 @@ def test_the_page_needs_nothing_else_and_runs_only_its_own_script(complete: tupl
 
 
 @pytest.mark.slow
+def test_a_note_stands_under_the_first_table_that_has_it(
+    complete: tuple[Inputs, base.Artifact], capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs, made = complete
+    page = (made.path / "report.html").read_text(encoding="utf-8")
+    tables = [json.loads(path.read_text(encoding="utf-8")) for path in (made.path / "tables").glob("*.json")]
+    having = Counter(note for table in tables for note in table["notes"])
+    (note, tables_with_it), *_ = having.most_common(1)
+    assert tables_with_it > 3 and page.count(prose(note)) == 1
+    show_report(summary(inputs))
+    assert capsys.readouterr().err.count(markdown_text(note)) == 1
+
+
 def test_the_same_inputs_give_the_same_files_and_no_work_twice(workspace: Workspace) -> None:
     first = report(Inputs(workspace), name="r", searches=searches())
     again = report(Inputs(workspace), name="r", searches=searches())
