@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, islice
+from itertools import chain, islice, product
 from pathlib import Path
 from typing import Any
 
@@ -338,12 +338,16 @@ class Searcher:
         return PictureEncoder(self.features, self._device, self._method.config.needs())
 
     def examples(self, count: int) -> list[str]:
-        """Short captions of searched items as example queries, in the first of the run's languages that has some."""
+        """Short captions of searched items as example queries, in the first of the run's languages that has some.
+
+        Translations are examples only of a language without human captions.
+        """
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
-        captions = pd.concat([self.data.captions, *(self._translated() if own else ())])
-        captions = captions[captions["item_id"].isin(set(self._of_split()["item_id"]))]
-        for lang in self.langs:
-            texts = captions.loc[captions["lang"] == lang, "text"].drop_duplicates()
+        sources = [self.data.captions, *(self._translated() if own else ())]
+        searched = set(self._of_split()["item_id"])
+        for lang, captions in product(self.langs, sources):
+            of_lang = captions[(captions["lang"] == lang) & captions["item_id"].isin(searched)]
+            texts = of_lang["text"].drop_duplicates()
             texts = texts[texts.str.len() <= EXAMPLE_LETTERS]
             if len(texts):
                 return list(texts.iloc[np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)])

@@ -89,6 +89,9 @@ def test_examples_are_in_the_language_of_training(chain: Chain) -> None:
     searcher = Searcher(Inputs(Workspace(chain.root)), chain.find("run", "uml"), options)
     words = {*" ".join(searcher.examples(6)).split()}
     assert words & {*toy.SHAPES.values()} and not words & {*toy.SHAPES}, "no Spanish captions by people are there"
+    of_test = SearchOptions(device="cpu").filled()
+    by_people = Searcher(Inputs(Workspace(chain.root)), chain.find("run", "uml"), of_test).examples(24)
+    assert len(by_people) == 12 and all(text.startswith("aquí hay un ") for text in by_people)
 
 
 def test_results_carry_caption_and_picture(chain: Chain) -> None:
