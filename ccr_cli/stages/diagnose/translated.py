@@ -23,6 +23,7 @@ from ccr_cli.metrics.mtquality import evidence
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.suspects import with_words
 from ccr_cli.stages.diagnose.verdicts import (
+    CALLED,
     FLAGGED,
     JUDGED,
     RIGHT,
@@ -41,7 +42,7 @@ from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
 PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
-"""Flags (`metrics.mtquality`) of captions that come before all others."""
+"""Flags (`metrics.mtquality`) of captions that come before what no verdict calls wrong."""
 
 
 def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
@@ -114,8 +115,10 @@ def _diagnose(
     flagged = np.any([flag_N for name in PLAINLY_WRONG if (flag_N := plain[name]) is not None], axis=0)
     words_alone = "dictionary" in judge.reads and not {"sentence_encoder", "scores"} & build.request.keys()
     right, rare = frame["slot_id"].isin(by_hand), frame["support"] < diagnosis.RARE
-    frame["unknown"] = rare & words_alone & (frame["p_clean"] >= diagnosis.THRESHOLD) & ~right
-    frame["tier"] = np.select([right, flagged, frame["unknown"]], [RIGHT, FLAGGED, UNJUDGED], JUDGED)
+    believed = frame["p_clean"] >= diagnosis.THRESHOLD
+    frame["unknown"] = rare & words_alone & believed & ~right
+    tiers = {RIGHT: right, CALLED: ~believed, FLAGGED: flagged, UNJUDGED: frame["unknown"]}
+    frame["tier"] = np.select([*tiers.values()], [*tiers], JUDGED)
     frame = with_verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
     worst = with_words(frame, source.source_lang, SUSPICIOUS, others).drop(columns=["tier", "unknown"])

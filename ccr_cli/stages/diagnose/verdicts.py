@@ -11,8 +11,9 @@ from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
 from ccr_cli.metrics.detection import belief_calibration, detection
 
-FLAGGED, JUDGED, UNJUDGED, RIGHT = range(4)
-"""Tiers of the captions of a translation: plainly wrong, judged, without known words, corrected by a person."""
+CALLED, FLAGGED, JUDGED, UNJUDGED, RIGHT = range(5)
+"""Tiers of the captions of a translation: a translation of something else, plainly wrong, the other judged ones,
+without known words, corrected by a person."""
 SUSPICIOUS = 20
 """Pairs that a summary lists."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 from pathlib import Path
 
@@ -116,6 +117,26 @@ def test_copies_come_first_unknown_words_are_not_judged_and_corrections_come_las
     rows.to_csv(listed, index=False)
     same = toy.ccr("translate", original.path, "--only", listed, workspace=tmp_path)
     assert same.code == 2 and len([*(tmp_path / "translations" / "toy").iterdir()]) == 2, "no text would change"
+
+
+def test_a_translation_of_something_else_comes_before_a_copy(tmp_path: Path) -> None:
+    things = {"red dog": "perro rojo", "blue cat": "gato azul", "old car": "coche viejo", "big tree": "árbol grande"}
+    deeds = {"sleeps": "duerme", "jumps": "salta", "waits": "espera", "falls": "cae", "shines": "brilla"}
+    places = {"by the sea": "junto al mar", "in the snow": "en la nieve", "on a roof": "sobre un techo"}
+    rows = [
+        [f"{a} {b} {c} {n}", f"{things[a]} {deeds[b]} {places[c]} {n}"]
+        for n, (a, b, c) in enumerate(itertools.product(things, deeds, places))
+    ]
+    rows[7][1] = rows[7][0]
+    rows[0][1], rows[-1][1] = rows[-1][1], rows[0][1]
+    own = tmp_path / "own.csv"
+    pd.DataFrame(rows, columns=["caption", "mt_es"]).assign(id=range(len(rows))).to_csv(own, index=False)
+    toy.ok("data", "import", own, workspace=tmp_path)
+    toy.ok("translate", "--lang", "es", workspace=tmp_path)
+    made = toy.ok("diagnose", workspace=tmp_path).made
+    first = diagnosis.read_pairs(made).sort_values("place").head(3)
+    assert [*first["verdict"][:2]] == ["noisy", "noisy"] and first["source_text"].iloc[2] == rows[7][0]
+    assert {*first["source_text"][:2]} == {rows[0][0], rows[-1][0]}
 
 
 def test_a_list_tells_its_data_set(tmp_path: Path) -> None:
