@@ -229,5 +229,5 @@ def two_densities(
 
 
 def add_legend(drawn: Figure, ax: Axes, ncols: int = 2) -> None:
-    """The legend of all kinds at the right, above the panels."""
-    drawn.legend(*ax.get_legend_handles_labels(), loc="outside upper right", ncols=ncols, fontsize=9.5)
+    """The legend of all kinds below the panels at the left, which a phone shows first."""
+    drawn.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=ncols, fontsize=9.5)

@@ -144,7 +144,7 @@ def draw(recall: RecallByLength, unit: str, baseline: str | None) -> Figure:
         ax.set_xlabel(f"{unit} of the query, share of the queries" + " (bars)" * (ax is left))
         ax.set_xlim(-0.55, len(x) - 0.45)
         ax.grid(axis="x", visible=False)
-    drawn.legend(*left.get_legend_handles_labels(), fontsize=8.5, loc="outside lower center", ncols=ncols)
+    drawn.legend(*left.get_legend_handles_labels(), fontsize=8.5, loc="outside lower left", ncols=ncols)
     return drawn
 
 

@@ -271,7 +271,7 @@ def precision_curves(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Fig
     handles, names = axes[0].get_legend_handles_labels()
     ncols, count = canvas.legend_size(names, drawn.get_figwidth(), 9)
     drawn.set_figheight(3.6 + 0.2 * count)
-    drawn.legend(handles, names, loc="outside lower center", ncols=ncols, fontsize=9)
+    drawn.legend(handles, names, loc="outside lower left", ncols=ncols, fontsize=9)
     return drawn
 
 

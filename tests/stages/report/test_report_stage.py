@@ -18,8 +18,8 @@ import toy
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError
 from ccr_cli.commands.show import show_report
+from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page.rendering import prose
 from ccr_cli.report.tables.table import markdown_text
