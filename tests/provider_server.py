@@ -7,6 +7,7 @@ import json
 import socket
 import struct
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -59,7 +60,7 @@ class Seen:
     method: str
     url: str
     headers: dict[str, str]
-    form: dict[str, str]
+    form: dict[str, Any]
 
 
 @dataclass
@@ -70,6 +71,11 @@ class Providers:
     key: str = "none"
     """What opens DeepL, LibreTranslate (where it asks for one) and the others."""
     libre_needs_key: bool = False
+    answers: dict[str, str] = field(default_factory=dict)
+    """What the chat model answers to a caption; without an entry it is a Spanish sentence."""
+    chat: dict[str, Any] = field(default_factory=dict)
+    """Fields of the chat model's choice and its message, by caption or `*`, in place of the usual ones."""
+    chat_needs_key: bool = False
     seen: list[Seen] = field(default_factory=list)
     faults: dict[str, deque[Fault]] = field(default_factory=dict)
     """By text, one after the other; that of `*` for every text, for good."""
@@ -198,6 +204,42 @@ def _qcri(providers: Providers, request: Seen) -> Reply:
     return _json(200, {"success": True, "translatedText": text} if request.form["domain"] == "general" else {})
 
 
+def _caption(content: str) -> str:
+    """The caption in a prompt, or the JSON of a batch."""
+    return content.split("\n\n")[1]
+
+
+def spanish(text: str) -> str:
+    """What the chat model makes of a caption that it has no answer for."""
+    return f"Un perro grande corre por la playa con {zlib.crc32(text.encode())} personas"
+
+
+def _chat(providers: Providers, request: Seen) -> Reply:
+    if providers.chat_needs_key and request.headers.get("authorization") != f"Bearer {providers.key}":
+        words = f"Incorrect API key provided: {request.headers.get('authorization')}"
+        return _json(401, {"error": {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}})
+    if request.form["model"] not in ("tiny", "big/model:7b"):
+        return _json(404, {"error": {"message": f"model '{request.form['model']}' not found", "type": "api_error"}})
+    text = request.form["text"]
+    content = providers.answers.get(text)
+    if content is None and text.startswith("{"):
+        captions = json.loads(text)
+        content = json.dumps({number: providers.answers.get(c, spanish(c)) for number, c in captions.items()})
+    content = spanish(text) if content is None else content
+    changed = providers.chat.get(text, providers.chat.get("*", {}))
+    message = {"role": "assistant", "content": content, **changed.get("message", {})}
+    choice = {"index": 0, "finish_reason": changed.get("finish_reason", "stop"), "message": message}
+    usage = {"prompt_tokens": len(text) + 100, "completion_tokens": len(content)}
+    usage["total_tokens"] = sum(usage.values())
+    facts = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request.form["model"]}
+    return _json(200, {**facts, "choices": [choice], "usage": changed.get("usage", usage)})
+
+
+def _models(providers: Providers, request: Seen) -> Reply:
+    models = [{"id": name, "object": "model", "owned_by": "me"} for name in ("tiny", "big/model:7b")]
+    return _json(200, {"object": "list", "data": models})
+
+
 _ROUTES: dict[str, Callable[[Providers, Seen], Reply]] = {
     "/m": _google,
     "/deepl-free/v2/translate": _deepl,
@@ -211,6 +253,8 @@ _ROUTES: dict[str, Callable[[Providers, Seen], Reply]] = {
     "/api/v1.5/tr.json/translate": _yandex,
     "/v1/papago/n2mt": _papago,
     "/api/v1/translate": _qcri,
+    "/v1/chat/completions": _chat,
+    "/v1/models": _models,
 }
 
 
@@ -229,8 +273,11 @@ def serve(key: str = "none") -> Iterator[Providers]:
             parts = urlsplit(self.path)
             headers = {name.lower(): value for name, value in self.headers.items()}
             fields = json.loads(body) if "json" in headers.get("content-type", "") else None
-            form = {name: values[0] for name, values in parse_qs(f"{parts.query}&{'' if fields else body}").items()}
+            query = parse_qs(f"{parts.query}&{'' if fields else body}")
+            form: dict[str, Any] = {name: values[0] for name, values in query.items()}
             form |= (fields[0] if isinstance(fields, list) else fields) or {}
+            if "messages" in form:
+                form["text"] = _caption(form["messages"][-1]["content"])
             request = Seen(self.command, self.path, headers, form)
             with providers.lock:
                 providers.seen.append(request)

@@ -99,7 +99,12 @@ SHAPES: dict[str, Any] = {
     },
     "translation": {
         "request": {"lang": str, "engine": str, "split?": str | None, "rounds?": int},
-        "quality.json": {str: {"splits": {str: _QUALITY}, "notes": [str], "source_lang?": str, "lang?": str}},
+        "quality.json": {
+            str: {
+                "splits": {str: _QUALITY}, "notes": [str], "source_lang?": str, "lang?": str,
+                "usage?": {"sentences": int, "prompt_tokens": int, "completion_tokens": int, "cost?": float},
+            },
+        },
     },
     "noise": {"request": _MISMATCH, "counts": {"triplets": int, "mismatched": int}, "noise.json": _MISMATCH},
     "features": {

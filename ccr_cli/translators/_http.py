@@ -9,6 +9,7 @@ import email.utils
 import http.client
 import itertools
 import json
+import os
 import random
 import re
 import socket
@@ -21,7 +22,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from queue import Empty, SimpleQueue
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, quote_plus, urlsplit
 
 import requests
@@ -29,7 +30,7 @@ import requests.adapters
 import urllib3
 
 from ccr_cli import hub
-from ccr_cli.errors import redact
+from ccr_cli.errors import UnavailableError, redact
 
 _CONNECT_SECONDS = 5.0
 _LONGEST_BACKOFF = 60.0
@@ -41,6 +42,9 @@ _FATAL_WORDS = re.compile(r"(?i)\bapi.?key\b|\bnot supported\b")
 """Some servers answer 400, as for a bad text, to a wrong key or an unknown language."""
 _BUSY = {429, 503, 529}
 _MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
+_RESUME = "the same command continues where it stopped"
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Failure(Exception):
@@ -98,6 +102,41 @@ class Limits:
             raise ValueError("rate and timeout must be greater than 0, backoff and max_wait at least 0")
         if self.breaker <= self.retries:
             raise ValueError("breaker must be greater than retries, else one bad caption ends the command")
+
+
+def check_address(url: str, example: str, variables: str) -> None:
+    """Raises ValueError unless a URL is a server's address; it may hold no key, which comes from `variables`."""
+    if any(mark in url for mark in "@?#"):
+        raise ValueError(f"url has no user, password or query: keys come from the environment ({variables})")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"url must be the address of a server, such as {example}")
+
+
+def environment_key(variable: str) -> str:
+    """Reads a key from the environment, "" if it is not set; UnavailableError if it holds what no key holds."""
+    key = os.environ.get(variable, "").strip()
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise UnavailableError(f"{variable} holds characters that no key has", f"export {variable}=...")
+    return key
+
+
+def outage(last: "Failure", server: str, translated: int, limits: "Limits", url: str, remedy: str) -> UnavailableError:
+    """The error after `Client.map` gave up: what happened, what is kept, and what to type.
+
+    `url` is the address of the user's own server, "" of a service; `remedy` is for a server that refuses requests.
+    """
+    kept = f"{translated} translated captions are kept" if translated else "nothing is translated yet"
+    if last.kind == "unreachable" and last.in_a_row == 1:
+        question = f"is the server running at {url}?" if url else "is there a network?"
+        return UnavailableError(f"{server} cannot be reached: {last}; {kept}", hint=f"{question} {_RESUME}")
+    if last.kind == "fatal":
+        return UnavailableError(f"{server} refuses requests: {last}; {kept}", hint=f"{remedy}; {_RESUME}")
+    if (wait := last.retry_after or 0.0) > limits.max_wait:
+        hint = f"wait that long, then {_RESUME}; with --set max_wait=SECONDS ccr waits itself"
+        return UnavailableError(f"{server} asks to wait {wait:.0f} s ({last}); {kept}", hint=hint)
+    message = f"{server} failed {last.in_a_row} times in a row, the last time: {last}; {kept}"
+    return UnavailableError(message, hint=f"wait a while, then {_RESUME}; --set rate=1 sends fewer requests")
 
 
 def masker(secrets: Mapping[str, str]) -> Callable[[str], str]:
@@ -282,9 +321,9 @@ class Client:
             self._next = max(self._next, self._clock() + seconds)
 
     def map(
-        self, texts: Iterable[tuple[int, str]], ask: Callable[[Connection, str], str]
-    ) -> Iterator[tuple[int, str | Failure]]:
-        """Yields the position and the result or failure of each text as `ask` returns or raises it.
+        self, texts: Iterable[tuple[int, T]], ask: Callable[[Connection, T], R]
+    ) -> Iterator[tuple[int, R | Failure]]:
+        """Yields the position and the result or failure of each text (or batch) as `ask` returns or raises it.
 
         Raises:
             Failure: After all results that still came, where no more requests are sent.
@@ -309,13 +348,13 @@ class Client:
 
 
 @dataclass
-class _Run:
+class _Run(Generic[T, R]):
     """One call of `Client.map`: what its threads share."""
 
     client: Client
-    ask: Callable[[Connection, str], str]
-    todo: SimpleQueue[tuple[int, str]] = field(default_factory=SimpleQueue)
-    results: SimpleQueue[tuple[int, str | Failure] | None] = field(default_factory=SimpleQueue)
+    ask: Callable[[Connection, T], R]
+    todo: SimpleQueue[tuple[int, T]] = field(default_factory=SimpleQueue)
+    results: SimpleQueue[tuple[int, R | Failure] | None] = field(default_factory=SimpleQueue)
     stop: threading.Event = field(default_factory=threading.Event)
     in_a_row: int = 0
     """Consecutive failed requests."""
@@ -336,7 +375,7 @@ class _Run:
         finally:
             self.results.put(None)
 
-    def _attempts(self, connection: Connection, text: str) -> str | Failure | None:
+    def _attempts(self, connection: Connection, text: T) -> R | Failure | None:
         """The result of a text after as many attempts as needed; None where the run ends before."""
         limits = self.client.limits
         for attempt in itertools.count(1):

@@ -15,6 +15,8 @@ class Translation:
     """Mean log-probability per token, None if the engine has none."""
     error: str | None = None
     """Why there is no translation, in a few words."""
+    tokens: tuple[int, int] | None = None
+    """Tokens read and written for it, None if the engine counts none."""
 
 
 class Translator(Protocol):
@@ -23,7 +25,8 @@ class Translator(Protocol):
     Its module also has `Config`. It may have `missing()` for `ccr doctor`, and `identity(config)`: what a request
     records in place of options that name a file. An engine that needs something that may be missing (a model, a key, a
     provider's reply) has `planned(source, target, config)` for a dry run: model, revision, licence, warning, and in
-    `here` (yes or no) whether the engine can be set up; it sends no request.
+    `here` (yes or no) whether the engine can be set up; it sends no request. An engine that counts tokens has
+    `usage(results)`, the entry of its results in `quality.json`.
     """
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

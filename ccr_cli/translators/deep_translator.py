@@ -21,8 +21,17 @@ from urllib.parse import urlsplit
 import requests
 
 from ccr_cli.console import say
-from ccr_cli.errors import CcrError, UnavailableError, UsageError
-from ccr_cli.translators._http import Client, Connection, Failure, Limits, masker
+from ccr_cli.errors import UnavailableError, UsageError
+from ccr_cli.translators._http import (
+    Client,
+    Connection,
+    Failure,
+    Limits,
+    check_address,
+    environment_key,
+    masker,
+    outage,
+)
 from ccr_cli.translators._languages import iso3, primary, script, usually_written
 from ccr_cli.translators.base import Translation
 
@@ -200,7 +209,6 @@ def code_of(lang: str, codes: Mapping[str, str]) -> str | None:
     return None
 
 
-_RESUME = "the same command continues where it stopped"
 _VARIABLES = [name for provider in PROVIDERS.values() for name in provider.keys.values()]
 
 
@@ -227,12 +235,7 @@ class Config(Limits):
         if self.url:
             if self.provider != "libretranslate":
                 raise ValueError(f"url is an option of libretranslate; {self.provider} has a fixed address")
-            if any(mark in self.url for mark in "@?#"):
-                variables = ", ".join(_VARIABLES)
-                raise ValueError(f"url has no user, password or query: keys come from the environment ({variables})")
-            parts = urlsplit(self.url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("url must be the address of a server, such as http://localhost:5000")
+            check_address(self.url, "http://localhost:5000", ", ".join(_VARIABLES))
 
 
 def identity(config: Config) -> dict[str, Any]:
@@ -339,9 +342,7 @@ class Translator:
             raise UnavailableError(message, hint=f"export {unset[0]}=... in the shell{own}")
         keys = {}
         for argument, variable in self._provider.keys.items():
-            if key := os.environ.get(variable, "").strip():
-                if not (key.isascii() and key.isprintable()) or " " in key:
-                    raise UnavailableError(f"{variable} holds characters that no key has", f"export {variable}=...")
+            if key := environment_key(variable):
                 keys[argument] = key
         return keys
 
@@ -416,24 +417,12 @@ class Translator:
             raise Failure(translation, "fatal")
         return "\n".join(map(str, translation)) if isinstance(translation, list) else translation  # a list: Yandex
 
-    def _error(self, last: Failure) -> CcrError:
+    def _error(self, last: Failure) -> UnavailableError:
         """What happened, what is kept, and what to type."""
+        suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
+        remedy = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"
         provider = f"{self._provider.title} ({self.host})"
-        kept = f"{self._translated} translated captions are kept" if self._translated else "nothing is translated yet"
-        if last.kind == "unreachable" and last.in_a_row == 1:
-            url = self.config.url
-            question = f"is the server running at {url}?" if url else "is there a network?"
-            return UnavailableError(f"{provider} cannot be reached: {last}; {kept}", hint=f"{question} {_RESUME}")
-        if last.kind == "fatal":
-            suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
-            hint = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"
-            return UnavailableError(f"{provider} refuses requests: {last}; {kept}", hint=f"{hint}; {_RESUME}")
-        if (wait := last.retry_after or 0.0) > self.config.max_wait:
-            hint = f"wait that long, then {_RESUME}; with --set max_wait=SECONDS ccr waits itself"
-            return UnavailableError(f"{provider} asks to wait {wait:.0f} s ({last}); {kept}", hint=hint)
-        hint = f"wait a while, then {_RESUME}; --set rate=1 sends fewer requests"
-        message = f"{provider} failed {last.in_a_row} times in a row, the last time: {last}; {kept}"
-        return UnavailableError(message, hint=hint)
+        return outage(last, provider, self._translated, self.config, self.config.url, remedy)
 
 
 def _unset_variables(config: Config) -> list[str]:

@@ -93,6 +93,10 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
                 scored.append(human)
         for note in part["notes"]:
             yield Line(f"  no score: {note}")
+        if usage := part.get("usage"):
+            cost = f"; cost {usage['cost']:,.4f}" if "cost" in usage else ""
+            read, written = usage["prompt_tokens"], usage["completion_tokens"]
+            yield Line(f"  {direction}: {read:,} tokens read, {written:,} written{cost}")
     words = (artifact.about.get("environment") or {}).get("word_flags") or {}
     if any(words.values()):
         flags = ", ".join(f"{name} {number}" for name, number in words.items() if number)

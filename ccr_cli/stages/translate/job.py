@@ -139,6 +139,8 @@ class TranslationJob:
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": options.back, "queries": options.queries}
         request |= self.again.request if self.again else {}
+        self.usage: dict[str, dict[str, Any]] = {}
+        """Tokens by direction, of an engine that counts them."""
         self.request = request if self._by_hand else request | _in_request(identified(self._module, self._config))
         if self.again:
             self.again.refuse_same(self.request)
@@ -259,8 +261,11 @@ class TranslationJob:
         for steps, captions in self.chains:
             rows = captions.assign(origin=captions["caption_id"], status="ok")
             for step, results in walk(engines, steps, captions, WorkPart(), earlier):
-                facts = engines.of(step).describe()
-                environment[f"engine.{step.direction}"] = facts
+                engine = engines.of(step)
+                environment[f"engine.{step.direction}"] = facts = engine.describe()
+                count = getattr(engine, "usage", None)
+                if usage := count and count(results.values()):
+                    self.usage[step.direction] = usage
                 rows = _rows(rows, step, results, facts)
                 translated = rows[rows["status"] == "ok"]
                 if step.direction.startswith("round"):

@@ -72,6 +72,8 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     write_failures(site.folder, records)
     quality, summary = assess(frame, job.source)
     write_table(site.folder / "quality.parquet", quality, translation.QUALITY)
+    for direction, usage in job.usage.items():
+        summary[direction]["usage"] = usage
     forward = rows[(rows["direction"] == "forward") & (rows["status"] == "ok")]
     sources = forward["source_caption_id"].map(job.source.captions.set_index("caption_id")["text"])
     found = word_flags(list(sources), list(forward["text"]), job.options.lang)

@@ -137,12 +137,12 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
 
 
 def known(groups: Groups, kept: "TranslationCache | None", seed: Results) -> Results:
-    """The known results: the seed, then the cache."""
+    """The known results: the seed, then the cache, which also knows the tokens of a result of the seed."""
     texts = [text for group in groups for text in group]
-    results = {text: seed[text] for text in texts if text in seed}
-    if kept is not None:
-        results = kept.read(text for text in texts if text not in results) | results
-    return results
+    cached = kept.read(texts) if kept is not None else {}
+    seeded = {text: seed[text] for text in texts if text in seed}
+    counted = {text for text in cached.keys() & seeded if replace(cached[text], tokens=None) == seeded[text]}
+    return cached | {text: result for text, result in seeded.items() if text not in counted}
 
 
 def _translate(
@@ -155,11 +155,11 @@ def _translate(
     for position, result in engine.translate(group, positions):
         text = normal(result.text.strip()) if result.text else ""
         if not text:
-            yield group[position], Translation(None, error=result.error or "empty translation")
+            yield group[position], replace(result, text=None, error=result.error or "empty translation")
         elif _HALF.search(text):
             yield group[position], Translation(None, error="half of a UTF-16 character")
         else:
-            yield group[position], Translation(text, result.score)
+            yield group[position], replace(result, text=text)
 
 
 _QUESTION = "question.json"
@@ -170,9 +170,9 @@ class TranslationCache:
 
     It is a folder of append-only files: the cache, or the journal of a translation without one. Each process that
     writes has a file of its own, so any number of them write at once without waiting. Reading merges the files, oldest
-    first. A line is the hash of a sentence in Unicode NFC, a space, and the JSON of `[translation, score]`. It is
-    written in one piece as soon as the result is there; reading skips a torn line (of a killed process or a full disk).
-    Failures are not kept.
+    first. A line is the hash of a sentence in Unicode NFC, a space, and the JSON of `[translation, score]`, then the
+    tokens read and written if the engine counts them. It is written in one piece as soon as the result is there;
+    reading skips a torn line (of a killed process or a full disk). Failures are not kept.
     """
 
     def __init__(self, root: Path, identity: Mapping[str, Any], source: str, target: str) -> None:
@@ -205,7 +205,7 @@ class TranslationCache:
             ArtifactError: If the cache cannot be written to.
             OSError: If the disk is full.
         """
-        answer = json.dumps([result.text, result.score], ensure_ascii=False)
+        answer = json.dumps([result.text, result.score, *(result.tokens or ())], ensure_ascii=False)
         line = _key(text) + b" " + answer.encode("utf-8", "surrogatepass") + b"\n"
         try:
             self._file = self._file or self._opened()
@@ -247,10 +247,13 @@ def _parse(answer: bytes) -> Translation | None:
     if not answer.endswith(b"\n"):
         return None
     try:
-        text, score = json.loads(answer)
+        text, score, *tokens = json.loads(answer)
     except (TypeError, ValueError):
         return None
-    return Translation(text, score) if isinstance(text, str) and isinstance(score, float | None) else None
+    if not isinstance(text, str) or not isinstance(score, float | None):
+        return None
+    counted = len(tokens) == 2 and all(isinstance(number, int) for number in tokens)
+    return Translation(text, score, tokens=(tokens[0], tokens[1]) if counted else None)
 
 
 def _refused(path: Path, error: OSError) -> ArtifactError:
