@@ -77,7 +77,9 @@ def diagnose(
         others = [inputs.workspace.linked(made[0], p) for p in made[0].parents if p.kind == "translation"]
         others = others[kind == "translation" :]  # first the judged one
         most, source_lang = None if export is not None else shown, dataset.read(data).source_lang
-        pairs = with_words(diagnosis.read_pairs(made[0]), source_lang, most, others)
+        pairs = with_words(
+            diagnosis.read_pairs(made[0]), source_lang, most, others, options.settings.get("parallel", "")
+        )
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")

@@ -10,6 +10,9 @@ class JudgeConfig:
     dictionary: str = ""
     """A bilingual dictionary for `lexical` and `fusion`: a file of CC-CEDICT, FreeDict or Apertium (.dix), or one with
     two columns."""
+    parallel: str = ""
+    """Human translations of other captions for `lexical` and `fusion`, instead of the words of the translations
+    themselves: sentences in two columns with a tab between, or TMX."""
     sentence_encoder: str = ""
     """A multilingual sentence encoder of transformers for `margin` and `fusion`, by folder or name."""
     scores: str = ""

@@ -51,7 +51,7 @@ class FusionJudge(Judge):
     speaks = "start"
     mixture = True
     other_translations = True
-    reads = frozenset({"dictionary", "sentence_encoder", "scores"})
+    reads = frozenset({"dictionary", "parallel", "sentence_encoder", "scores"})
 
     def judge(self, readings: Readings, side: str) -> Opinion:
         """Believes V-S, and the other sides as far as the witnesses do."""

@@ -43,7 +43,7 @@ class LexicalJudge(Judge):
 
     speaks = "start"
     mixture = True
-    reads = frozenset({"dictionary"})
+    reads = frozenset({"dictionary", "parallel"})
     other_translations = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:

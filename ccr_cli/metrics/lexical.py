@@ -173,6 +173,12 @@ class Lexicon:
         """Whether it has no pair of words of the texts."""
         return len(self._key_C) == 1
 
+    def known(self, source: Sequence[str], target: Sequence[str]) -> tuple[float, float]:
+        """The share of the words of texts, and of their translations, that it has."""
+        sides = ((self._source, source), (self._target, target))
+        found = [[word in side.vocabulary for text in texts for word in words(text)] for side, texts in sides]
+        return sum(found[0]) / max(1, len(found[0])), sum(found[1]) / max(1, len(found[1]))
+
     def scores(self, source: Sequence[str], target: Sequence[str]) -> FloatArray:
         """Scores texts with their translations, (N,): 0 at best.
 

@@ -174,6 +174,12 @@ class Attack:
         lexical = ("diagnose", translated, "--judge", "lexical", *made[:2], "--set")
         for name in ("words.tsv", "words.tsv.gz", "dix.xml", "tei.xml"):
             self._add(name, (*lexical, f"dictionary={place / name}"))
+        sentences = [(f"here is one {a}", f"aquí hay un {b}") for a, b in words.items()] * 2
+        (place / "pairs.tsv").write_text("\n".join(f"{a}\t{b}" for a, b in sentences))
+        units = [f"<tu><tuv><seg>{a}</seg></tuv><tuv><seg>{b}</seg></tuv></tu>" for a, b in sentences]
+        (place / "pairs.tmx").write_text(f'<?xml version="1.0"?><tmx><body>{"".join(units)}</body></tmx>')
+        for name in ("pairs.tsv", "pairs.tmx"):
+            self._add(name, (*lexical, f"parallel={place / name}"))
         article, index = "", ""
         digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
         for a, b in words.items():

@@ -32,7 +32,7 @@ from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unread
 from ccr_cli.stages.shared.load_run import load_method, method_label, run_settings, translations_of
 from ccr_cli.stages.shared.options import configure
-from ccr_cli.stages.shared.other_translations import find_others, with_others
+from ccr_cli.stages.shared.other_translations import NONE, find_others, with_others
 from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
@@ -108,7 +108,8 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     others = []
     if load_judge(judge).other_translations and judged:
         named = [*chain(*judged.values()), *([second] if second else [])]
-        others = find_others(inputs, inputs.workspace.parent(trained, "dataset"), named, options.witness)
+        data = inputs.workspace.parent(trained, "dataset")
+        others = find_others(inputs, data, named, options.witness or ([NONE] if witnesses.parallel else None))
         request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
     elif options.witness:
         raise UsageError(f"the judge {judge} compares no other translations", hint="leave --witness out")

@@ -13,7 +13,7 @@ from ccr_cli.metrics.mtquality import WORD
 from ccr_cli.metrics.word_flags import flagged, in_words
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
-from ccr_cli.stages.shared.other_translations import learned, texts_of, witness_lexicon
+from ccr_cli.stages.shared.other_translations import learned, parallel_lexicon, texts_of, witness_lexicon
 
 SHOWN = (
     *("place", "p_clean", "verdict", "rare", "split", "slot_id", "source_text", "translation", "back", "truth"),
@@ -39,21 +39,28 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
 
 
 def with_words(
-    pairs: pd.DataFrame, source_lang: str, most: int | None = None, others: Sequence[base.Artifact] = ()
+    pairs: pd.DataFrame,
+    source_lang: str,
+    most: int | None = None,
+    others: Sequence[base.Artifact] = (),
+    parallel: str = "",
 ) -> pd.DataFrame:
     """The first pairs by place, `most` of them or all, with the words that look wrong.
 
     All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
-    the same captions, and the ways back teach another one. The columns `unmatched_source` and `unmatched_translation`
-    have the words without a counterpart, and those left untranslated, with commas between; `spans_source` and
-    `spans_translation` say where each begins and ends; `flags` has what is plainly wrong (`metrics.word_flags`);
-    `witness`, where there is just one other translation, has its text.
+    the same captions, and the ways back teach another one; parallel text, a file, replaces both. The columns
+    `unmatched_source` and `unmatched_translation` have the words without a counterpart, and those left untranslated,
+    with commas between; `spans_source` and `spans_translation` say where each begins and ends; `flags` has what is
+    plainly wrong (`metrics.word_flags`); `witness`, where there is just one other translation, has its text.
     """
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):
         source, target = tuple(part["source_text"]), tuple(part["translation"])
         known = texts_of(part["source_caption_id"], part["lang"], others)
-        lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
+        if parallel:
+            lexicon, witness = parallel_lexicon(Path(parallel), source, target), None
+        else:
+            lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
         first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
         flags = pd.Series(flagged(source, target, source_lang, str(lang)), index=part.index, dtype=object)[first.index]

@@ -36,7 +36,7 @@ from ccr_cli.stages.diagnose.verdicts import (
 )
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.other_translations import find_others, with_others
+from ccr_cli.stages.shared.other_translations import NONE, find_others, with_others
 from ccr_cli.stages.shared.triplets import round_trips, training_triplets
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
@@ -67,7 +67,7 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
     others = []
     back = (translation.read(translated)["direction"] == "back").any()
     if declared.other_translations or (declared.compares_texts and not back):
-        others = find_others(inputs, data, [translated], options.witness)
+        others = find_others(inputs, data, [translated], options.witness or ([NONE] if witnesses.parallel else None))
     elif options.witness:
         raise UsageError(f"the judge {judge} reads no other translations here", hint="leave --witness out")
     request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
@@ -113,7 +113,7 @@ def _diagnose(
     by_hand = texts.loc[texts["engine"] == translation.BY_HAND, "source_caption_id"]
     plain = evidence(triplets.source, triplets.target, source.source_lang, lang).flags
     flagged = np.any([flag_N for name in PLAINLY_WRONG if (flag_N := plain[name]) is not None], axis=0)
-    words_alone = "dictionary" in judge.reads and not {"sentence_encoder", "scores"} & build.request.keys()
+    words_alone = "dictionary" in judge.reads and not {"parallel", "sentence_encoder", "scores"} & build.request.keys()
     right, rare = frame["slot_id"].isin(by_hand), frame["support"] < diagnosis.RARE
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     frame["unknown"] = rare & words_alone & believed & ~right
@@ -121,8 +121,10 @@ def _diagnose(
     frame["tier"] = np.select([*tiers.values()], [*tiers], JUDGED)
     frame = with_verdicts(frame, build.request.get("share"))
     write_table(build.folder / "pairs.parquet", frame, diagnosis.TRANSLATED)
-    worst = with_words(frame, source.source_lang, SUSPICIOUS, others).drop(columns=["tier", "unknown"])
-    options = sorted(build.request.keys() & {"dictionary", "sentence_encoder", "scores"})
+    worst = with_words(frame, source.source_lang, SUSPICIOUS, others, witnesses.parallel).drop(
+        columns=["tier", "unknown"]
+    )
+    options = sorted(build.request.keys() & {"dictionary", "parallel", "sentence_encoder", "scores"})
     summary = {
         "translation": translated.name,
         "data": source.name,

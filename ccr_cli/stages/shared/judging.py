@@ -31,7 +31,7 @@ from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.metrics.margin import crowding, margins
 from ccr_cli.metrics.mtscores import sentence_chrf
 from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
-from ccr_cli.stages.shared.other_translations import witness_lexicon
+from ccr_cli.stages.shared.other_translations import parallel_lexicon, witness_lexicon
 from ccr_cli.stages.shared.sentences import sentence_vectors
 from ccr_cli.stages.shared.triplets import Triplets
 
@@ -200,7 +200,7 @@ class TripletReadings:
 
         The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. Other
         translations of the source captions and the ways back make a second lexicon, and a dictionary is another one;
-        the scores are added.
+        the scores are added. Parallel text, if named, is a lexicon instead of the triplets and of the ways back.
         """
         score, number = np.add.reduce(list(self._lexical().values())), len(self.triplets)
         return score[:number], score[number:]
@@ -211,8 +211,12 @@ class TripletReadings:
         left, right = self._few_strangers()
         source = triplets.source + [triplets.source[i] for i in left]
         target = triplets.target + [triplets.target[i] for i in right]
-        lexicons = {"words": Lexicon(source, target)}
-        if witness := witness_lexicon(triplets.source, triplets.target, triplets.back, triplets.references):
+        if self.config.parallel:
+            path = Path(self.config.parallel)
+            lexicons = {"parallel text": parallel_lexicon(path, triplets.source, triplets.target)}
+        else:
+            lexicons = {"words": Lexicon(source, target)}
+        if witness := witness_lexicon(triplets.source, triplets.target, self._back, triplets.references):
             lexicons["words of other translations"] = witness
         if self.config.dictionary:
             lexicons["dictionary"] = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
@@ -221,13 +225,18 @@ class TripletReadings:
                 raise UsageError(problem, hint=f"a dictionary of {triplets.langs[0]} is needed")
         return {name: lexicon.scores(source, target) for name, lexicon in lexicons.items()}
 
+    @property
+    def _back(self) -> list[str] | None:
+        """The ways back, unless parallel text is a better witness."""
+        return None if self.config.parallel else self.triplets.back
+
     def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
         """The scores (N,) and (M,) of each witness that is there, by its name; the shuffled triplets are the same."""
         triplets, number = self.triplets, len(self.triplets)
         left, right = self._few_strangers()
         found = {name: (score[:number], score[number:]) for name, score in self._lexical().items()}
-        if triplets.back is not None:
-            backs = triplets.back + [triplets.back[i] for i in right]
+        if (back := self._back) is not None:
+            backs = back + [back[i] for i in right]
             sources = triplets.source + [triplets.source[i] for i in left]
             chrf = sentence_chrf(backs, [[text] for text in sources])
             found["way back"] = chrf[:number], chrf[number:]

@@ -6,13 +6,15 @@ Another engine, or the same one at another date, does not make all of its mistak
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 
 import pandas as pd
 
 from ccr_cli.artifacts import base, translation
 from ccr_cli.console import say, warn
+from ccr_cli.data.parallel_text import read_parallel
 from ccr_cli.errors import UsageError
-from ccr_cli.metrics.lexical import Lexicon
+from ccr_cli.metrics.lexical import MOST_PAIRS, Lexicon, words
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from
 from ccr_cli.stages.shared.references import find
 from ccr_cli.stages.shared.triplets import Triplets, texts_by_source
@@ -102,6 +104,35 @@ def witness_lexicon(
     pairs = [(text, other) for text, of_text in zip(source, others or (), strict=False) for other in of_text]
     pairs += [(way_back, text) for way_back, text in zip(back or (), target, strict=False) if way_back is not None]
     return learned(*map(tuple, zip(*pairs, strict=True))) if pairs else None
+
+
+def parallel_lexicon(path: Path, source: Sequence[str], target: Sequence[str]) -> Lexicon:
+    """The lexicon of parallel text, either language first, without the sentences of the captions (N) that are judged.
+
+    Raises:
+        UsageError: If the file is no parallel text, or has no word of the captions and their translations.
+    """
+    return _parallel_lexicon(path, base.known_sha256(path), tuple(source), tuple(target))
+
+
+@lru_cache(maxsize=2)
+def _parallel_lexicon(path: Path, sha256: str, source: tuple[str, ...], target: tuple[str, ...]) -> Lexicon:
+    pairs = read_parallel(path)
+    pairs = pairs[:: -(-len(pairs) // MOST_PAIRS)]
+    captions = {tuple(words(text)) for text in source}
+    known = {word for caption in captions for word in caption}
+    left, right = (sum(word in known for pair in pairs for word in words(pair[side])) for side in (0, 1))
+    pairs = pairs if left >= right else [(two, one) for one, two in pairs]
+    others = [pair for pair in pairs if tuple(words(pair[0])) not in captions]
+    lexicon = learned(*map(tuple, zip(*others, strict=True))) if others else None
+    if lexicon is None or not all(shares := lexicon.known(source, target)):
+        problem = f"no sentences of other captions in both languages are in {path}"
+        raise UsageError(problem, hint="translations of captions that are judged here are no witness")
+    say(
+        f"parallel text: {len(others):,} sentences, {len(pairs) - len(others):,} of judged captions left out; "
+        f"it has {shares[0]:.0%} of the words of the captions and {shares[1]:.0%} of those of the translations"
+    )
+    return lexicon
 
 
 @lru_cache(maxsize=2)

@@ -30,8 +30,9 @@ def recorded(config: JudgeConfig) -> dict[str, Any]:
         options["dictionary"] = _sha256(*files_of(Path(config.dictionary)))
     if config.sentence_encoder:
         options["sentence_encoder"] = hub.identity(config.sentence_encoder).get("model", config.sentence_encoder)
-    if config.scores:
-        options["scores"] = _sha256(Path(config.scores))
+    for name in ("parallel", "scores"):
+        if path := getattr(config, name):
+            options[name] = _sha256(Path(path))
     return options
 
 

@@ -200,3 +200,39 @@ def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> N
     assert toy.ccr("diagnose", trained.path, "--witness", "other", workspace=root).code == 2, "two-group reads none"
     compared = toy.ok("diagnose", other.path, "--judge", "translation", "--witness", "again", workspace=root).made
     assert diagnosis.summary(compared)["pairs"] == 96 and len(compared.parents) == 3
+
+
+def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) -> None:
+    """Without the sentences of the captions that are judged, in either order of the languages."""
+    folder, path = toy.toy(), tmp_path / "parallel.tsv"
+    right = dict(folder.tables["en-es"])
+    folder.tables["en-es"] = {en: es.replace("círculo", "rueda") for en, es in right.items()}
+    root, judged = tmp_path / "w", ("diagnose", "translations/toy/es-recorded")
+    toy.ok("data", "import", folder.write(tmp_path / "source"), workspace=root)
+    for name in ("recorded", "other"):
+        toy.ok("translate", "--lang", "es", "--name", f"es-{name}", workspace=root)
+    starts = {"there is a": "hay un", "we see a": "vemos un", "look at a": "mira un"}
+    others = [(f"{a} {en}", f"{b} {es}") for en, es in right.items() for a, b in starts.items()]
+    others += [("wheels and one wheel", "ruedas y una rueda"), ("here is one wheel", "aquí hay una rueda")]
+    leaks = [(f"{en.upper()}.", es) for en, es in folder.tables["en-es"].items()]
+
+    def first(pairs: list[tuple[str, str]], *options: object) -> tuple[float, pd.DataFrame, base.Artifact]:
+        """The share of circles among the first twelve, all pairs, and the diagnosis."""
+        path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+        how = (*judged, "--set", f"parallel={path}", "--name", f"d{len(list(root.rglob('pairs.parquet')))}", *options)
+        made = toy.ok(*how, workspace=root).made
+        pairs_of = diagnosis.read_pairs(made).sort_values("place")
+        return pairs_of["source_text"].head(12).str.contains("circle").mean(), pairs_of, made
+
+    share, alone, made = first(others)
+    assert share == 1 and made.request["parallel"].startswith("sha256:") and "witnesses" not in made.request
+    assert {row["unmatched_source"] for row in diagnosis.summary(made)["most_suspicious"]} == {"", "circle"}
+    plain = diagnosis.read_pairs(toy.ok(*judged, "--witness", "none", workspace=root).made).sort_values("place")
+    assert plain["source_text"].head(12).str.contains("circle").mean() < 0.5, "they are right by their own words"
+    for pairs in (others + leaks, [(b, a) for a, b in others]):
+        assert first(pairs)[1]["p_clean"].equals(alone["p_clean"])
+    assert first(others, "--judge", "lexical")[1]["p_clean"].equals(alone["p_clean"])
+    for pairs in (leaks, [("ein Kreis", "un cercle")]):
+        path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+        refused = toy.ccr(*judged, "--set", f"parallel={path}", workspace=root)
+        assert refused.code == 2 and str(path) in refused.err

@@ -1,0 +1,59 @@
+"""Parallel text: sentences and their translations by people, as pairs in the order of the file.
+
+- TMX, of two languages (OPUS).
+- Columns separated by tabs. The first two that are no numbers count: Tatoeba's pairs have ids, others end in notes.
+
+Both may be gzipped. A sentence without a translation is left out.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+from ccr_cli.data.formats.base import lines, opened
+from ccr_cli.errors import CcrError, UsageError
+
+Pair = tuple[str, str]
+_NUMBER = re.compile(r"[\d.]*")
+
+
+def read_parallel(path: Path) -> list[Pair]:
+    """Reads pairs of sentences, in the languages' order in the file.
+
+    Raises:
+        UsageError: If it is missing, damaged, or neither of the formats; with the line.
+    """
+    try:
+        with opened(path) as file:
+            is_xml = file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
+        pairs = [pair for pair in (_tmx(path) if is_xml else _columns(path)) if all(pair)]
+    except CcrError as error:
+        raise UsageError(f"parallel text: {error.message}", hint=error.hint) from None
+    except ElementTree.ParseError as error:
+        raise UsageError(f"parallel text: {path}, line {error.position[0]}: {error}") from None
+    if not pairs:
+        raise UsageError(f"parallel text: {path} has no pairs of sentences", hint="formats: two columns (TSV), TMX")
+    return pairs
+
+
+def _columns(path: Path) -> Iterator[Pair]:
+    for number, line in lines(path):
+        columns = [column.strip() for column in line.split("\t")]
+        texts = [column for column in columns if not _NUMBER.fullmatch(column)]
+        if len(columns) < 2:
+            problem = f"{path}, line {number}: expected a sentence and its translation, with a tab between"
+            raise UsageError(f"{problem}, not {line[:60]!r}", hint="two files become one by: paste A B > FILE")
+        if len(texts) > 1:
+            yield texts[0], texts[1]
+
+
+def _tmx(path: Path) -> Iterator[Pair]:
+    with opened(path) as file:
+        for _, node in ElementTree.iterparse(file):
+            if node.tag == "tu":
+                texts = [" ".join("".join(each.itertext()).split()) for each in node.iterfind("tuv/seg")]
+                if len(texts) != 2:
+                    raise UsageError(f"{path} has a <tu> with {len(texts)} <tuv>, expected the two languages")
+                yield texts[0], texts[1]
+                node.clear()
