@@ -15,12 +15,14 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from real_errors import FORMS, Floats, areas, forms
+from real_errors import FORMS, PAGE, Floats, areas, forms
+from robustness import tables
 from robustness.collection import apertium
 from scipy.stats import rankdata, spearmanr
 
@@ -31,6 +33,16 @@ from ccr_cli.metrics.mtscores import sentence_chrf
 
 RESULTS = Path(__file__).resolve().parent / "results" / "real_noise" / "french.json"
 CAPTIONS, WORST = 15_000, 0.25
+SHOWN = {
+    "own, mean": "words, own",
+    "other trip, mean": "words, the other trip's",
+    "dictionary, mean": "words, FreeDict",
+    "way back": "the way back",
+    "fusion": "`fusion` of own, FreeDict, way back",
+    "own, sum": "sums, own",
+    "length": "length of the English",
+}
+"""Rankings of the table."""
 OTHER = {"one": "two", "two": "one"}
 
 
@@ -69,12 +81,28 @@ def rankings(frame: pd.DataFrame, trip: str, rest: tuple[list[str], list[str]], 
     return found
 
 
+def block(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of the page."""
+    found = {(row["ranking"], row["trip"]): row for row in rows}
+    cells = {
+        key: " ".join(f"{row[f'precision@{n}']:.2f}" for n in (25, 50, 100)) + f"; {row['auroc']:.2f}"
+        for key, row in found.items()
+    }
+    lines = [[name, *(cells.get((ranking, trip), "") for trip in OTHER)] for ranking, name in SHOWN.items()]
+    return tables.markdown(["precision at 25, 50, 100; AUROC (± 0.01)", "one trip", "two trips"], lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--multi30k", type=Path, required=True)
-    parser.add_argument("--dictionary", type=Path, required=True)
-    parser.add_argument("--translated", type=Path, required=True)
+    parser.add_argument("--multi30k", type=Path)
+    parser.add_argument("--dictionary", type=Path)
+    parser.add_argument("--translated", type=Path)
+    parser.add_argument("--table", action="store_true", help="write the table of the page and nothing else")
     given = parser.parse_args()
+    if given.table:
+        filled = tables.fill(PAGE.read_text("utf-8"), {"french": block(json.loads(RESULTS.read_text("utf-8")))})
+        PAGE.write_text(filled, encoding="utf-8")
+        return
 
     def lines(lang: str) -> list[str]:
         with gzip.open(given.multi30k / "task1" / "raw" / f"train.{lang}.gz", "rt", encoding="utf-8") as file:

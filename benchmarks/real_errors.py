@@ -8,7 +8,8 @@ models; in the second batch one model read twice, in two orders, and once what w
 
     python benchmarks/real_errors.py --rank FOLDER/flickr8kcn --dictionary FILE [--encoder] --list FOLDER
     python benchmarks/real_errors.py --take FOLDER
-    python benchmarks/real_errors.py                    (the tables, from what was read)
+    python benchmarks/real_errors.py                    (all rankings, from what was read)
+    python benchmarks/real_errors.py --table            (the table of docs/wrong-translations.md)
 
 The first command writes the places of the captions in every ranking to the results, and two shuffled lists for each
 engine without places: `first-ENGINE.tsv` and `second-ENGINE.tsv`. With `--encoder` it also ranks by the margin of a
@@ -48,6 +49,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
+from robustness import tables
 from scipy.stats import norm, rankdata
 from sklearn.metrics import cohen_kappa_score
 
@@ -59,6 +61,7 @@ from ccr_cli.metrics.margin import crowding, margins
 from ccr_cli.metrics.mtscores import sentence_chrf
 
 READ = Path(__file__).resolve().parent / "results" / "real_noise" / "august"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "wrong-translations.md"
 ENGINES = {"baidu": "baidu-20160815", "google": "google-20160816"}
 TOP, RANDOM, AGAIN = 100, 150, 30
 FORMS = ("mean", "sum", "excess", "z")
@@ -79,6 +82,23 @@ LISTED = (
     "two engines, dictionary, margin, mean",
 )
 """Rankings whose first hundred are read in the second batch."""
+SHOWN = {
+    "own, mean": "words, own translations",
+    "other, mean": "words, the other engine's",
+    "dictionary, mean": "words, CC-CEDICT",
+    "margin": "a sentence encoder (`margin`)",
+    "one translation and dictionary, mean": "`fusion` of own and dictionary",
+    "two engines, mean": "`fusion` of both engines (default)",
+    "two engines and dictionary, mean": "`fusion` of both engines and dictionary",
+    "one translation, dictionary, margin, mean": "`fusion` of own, dictionary, encoder",
+    "two engines, dictionary, margin, mean": "`fusion` of all four",
+    "chrF to the other engine": "chrF to the other engine",
+    "own, sum": "sums instead of means, own",
+    "other, sum": "sums, the other engine's",
+    "two engines and dictionary, sum": "sums, `fusion` of both and dictionary",
+    "length": "length of the English",
+}
+"""Rankings of the table."""
 Floats = npt.NDArray[np.float64]
 
 
@@ -216,6 +236,23 @@ def areas(truth: npt.NDArray[np.bool_], place: Floats, samples: int = 2000) -> t
     return float(area[0]), area[1:]
 
 
+def block() -> str:
+    """The table of the page."""
+    lines = [["at random"], *([name] for name in SHOWN.values())]
+    for name in ENGINES:
+        bad = labels(name)[2]
+        place = pd.read_csv(READ / f"places-{name}.tsv", sep="\t").set_index("caption_id")
+        at_random = place.index[place["random 2"].between(1, RANDOM)]
+        lines[0] += ["", "", f"{bad[at_random].mean():.2f}", ""]
+        for line, ranking in zip(lines[1:], SHOWN, strict=True):
+            for depth in (25, 50, TOP):
+                read = place.index[place[ranking] <= depth].intersection(bad.index)
+                line.append(f"{bad[read].mean():.2f}" if len(read) == depth else "")
+            area, draws = areas(bad[at_random].to_numpy(), place.loc[at_random, ranking].to_numpy(float))
+            line.append("{:.2f} [{:.2f}, {:.2f}]".format(area, *np.quantile(draws, (0.025, 0.975))))
+    return tables.markdown(["", "Baidu: 25", "50", "100", "AUROC", "Google: 25", "50", "100", "AUROC"], lines)
+
+
 def report() -> None:
     """Prints the table of either engine, and the tests of the primary hypothesis."""
     area: dict[tuple[str, str], tuple[float, Floats]] = {}
@@ -256,8 +293,11 @@ def main() -> None:
     parser.add_argument("--encoder", action="store_true", help="also rank by a sentence encoder")
     parser.add_argument("--list", type=Path, default=Path(), help="folder for the lists to read")
     parser.add_argument("--take", type=Path, help="folder of the lists with verdicts")
+    parser.add_argument("--table", action="store_true", help="write the table of the page and nothing else")
     given = parser.parse_args()
-    if given.rank:
+    if given.table:
+        PAGE.write_text(tables.fill(PAGE.read_text("utf-8"), {"readers": block()}), encoding="utf-8")
+    elif given.rank:
         write_lists(given.list, rankings(given.rank, given.dictionary, given.encoder))
     elif given.take:
         take(given.take)

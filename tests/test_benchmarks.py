@@ -20,9 +20,13 @@ import toy
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import disncl_parts
+import french_errors
 import noise_robustness
+import parallel_text
+import real_errors
 import real_noise
 import repair_loop
+import several_translations
 from robustness import figure, grid, runs, tables
 from robustness.collection import simulate
 from robustness.grid import ORACLE, Cell
@@ -293,6 +297,43 @@ def test_the_table_of_the_repair_loop_pairs_seeds_with_no_repair() -> None:
         "|`two-group`: weight|1,000|1|200.0|+100.0 [+100.0, +100.0]|",
         "|`two-group`, 40% switched: no repair|1,000|1|100.0||",
     ]
+
+
+def _results(name: str | Path) -> Any:
+    return json.loads((repair_loop.RESULTS.parent / name).read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (repair_loop, "repair"),
+        (several_translations, "several"),
+        (french_errors, "french"),
+        (parallel_text, "parallel"),
+        pytest.param(real_errors, "readers", marks=pytest.mark.slow),  # draws many samples
+    ],
+)
+def test_the_tables_of_the_pages_are_those_of_the_results(module: Any, name: str) -> None:
+    rows = [_results(module.RESULTS)] if hasattr(module, "RESULTS") else []
+    if module is several_translations:
+        rows = [rows[0]["rows"]]
+    assert f"<!-- begin {name} -->\n{module.block(*rows)}\n<!-- end {name} -->" in module.PAGE.read_text("utf-8")
+
+
+def test_the_page_of_judges_has_the_figures_of_the_results() -> None:
+    page = (repair_loop.CHECKOUT / "docs" / "judges.md").read_text("utf-8")
+    found = pd.DataFrame(_results("lexical.json")["rows"]).groupby(["data", "exchanged"]).mean(numeric_only=True)
+    for data in found.index.get_level_values(0).unique():
+        row = found.loc[data]
+        parts = [f"{r.auroc:.3f}, {r.precision:.2f}, {r.recall:.2f}" for r in row.loc[0.2:].itertuples()]
+        assert f"|{100 * row.loc[0.0, 'called_noisy']:.2f} %|{'|'.join(parts)}|" in page, data
+    rows = {row["data"]: row for row in _results("fusion.json")}
+    columns = [rows[f"Flickr8k-CN, {engine}-2016"] for engine in ("baidu", "google")]
+    columns += [rows[f"Multi30K, {lang} (human)"] for lang in ("fr", "de")]
+    for witness in dict.fromkeys(name for row in columns for name, value in row.items() if isinstance(value, list)):
+        cells = ["{:.2f}, {:.2f}".format(*row[witness]) if witness in row else None for row in columns]
+        for some in (cells[:2], cells[2:]):  # of German and French "all" are two
+            assert None in some or "|".join(map(str, some)) in page, (witness, some)
 
 
 def test_the_bound_of_the_best_statistic_is_the_mutual_information() -> None:

@@ -147,18 +147,13 @@ def word_flags(sources: Sequence[str], targets: Sequence[str], lang: str) -> dic
 def flagged(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[dict[str, list[str]]]:
     """All flags of each translation (N), those of `metrics.mtquality` too, with their words."""
     plain, left = evidence(sources, targets, source_lang, lang).flags, left_in(sources, targets)
-    words = word_flags(sources, targets, lang)
-    return [
-        {
-            **{
-                name: left[row] if name == "untranslated" else []
-                for name, of in plain.items()
-                if of is not None and of[row]
-            },
-            **{name: words[name][row] for name in FLAGS if words[name][row]},
-        }
-        for row in range(len(sources))
-    ]
+    words, found = word_flags(sources, targets, lang), []
+    for row in range(len(sources)):
+        flags: dict[str, list[str]] = {name: [] for name, of in plain.items() if of is not None and of[row]}
+        for name in [name for name in ("untranslated", "copy") if name in flags][:1]:
+            flags[name] = left[row]
+        found.append(flags | {name: words[name][row] for name in FLAGS if words[name][row]})
+    return found
 
 
 def in_words(flags: Mapping[str, Sequence[str]]) -> str:

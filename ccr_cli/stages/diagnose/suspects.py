@@ -64,7 +64,7 @@ def with_words(
         first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
         flags = pd.Series(flagged(source, target, source_lang, str(lang)), index=part.index, dtype=object)[first.index]
-        left = [flags_of.get("untranslated", ()) for flags_of in flags]
+        left = [flags_of.get("untranslated") or flags_of.get("copy", ()) for flags_of in flags]
         places = [
             tuple(map(_with_places, pair, lexicon.unmatched(*pair, witness), (words, words)))
             for pair, words in zip(texts, left, strict=True)

@@ -42,7 +42,8 @@ from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
 PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
-"""Flags (`metrics.mtquality`) of captions that come before what no verdict calls wrong."""
+"""Flags (`metrics.mtquality`) of captions that come before what no verdict calls wrong, except copies of names or of
+words that the engine writes elsewhere."""
 
 
 def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
@@ -111,8 +112,9 @@ def _diagnose(
         support=np.minimum(*(word_support(each, items) for each in (triplets.source, triplets.target))),
     )
     by_hand = texts.loc[texts["engine"] == translation.BY_HAND, "source_caption_id"]
-    plain = evidence(triplets.source, triplets.target, source.source_lang, lang).flags
-    flagged = np.any([flag_N for name in PLAINLY_WRONG if (flag_N := plain[name]) is not None], axis=0)
+    plain = evidence(triplets.source, triplets.target, source.source_lang, lang)
+    kinds = ((name == "copy", plain.flags[name]) for name in PLAINLY_WRONG)
+    flagged = np.any([of & (plain.left_in > 0) if copy else of for copy, of in kinds if of is not None], axis=0)
     words_alone = "dictionary" in judge.reads and not {"parallel", "sentence_encoder", "scores"} & build.request.keys()
     right, rare = frame["slot_id"].isin(by_hand), frame["support"] < diagnosis.RARE
     believed = frame["p_clean"] >= diagnosis.THRESHOLD

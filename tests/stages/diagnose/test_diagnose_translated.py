@@ -99,13 +99,18 @@ def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path
 def test_copies_come_first_unknown_words_are_not_judged_and_corrections_come_last(tmp_path: Path) -> None:
     folder = toy.toy()
     items = list(folder.tables["en-es"])
-    folder.tables["en-es"][items[0]] = items[0]
+    for item in (items[0], items[-2]):
+        folder.tables["en-es"][item] = item
+    folder.tables["en-es"][items[3]] += f", {items[-2]}"  # so they are words of the language
     toy.ok("data", "import", folder.write(tmp_path / "source"), workspace=tmp_path)
     original = toy.ok("translate", "--lang", "es", workspace=tmp_path).made
     listed = tmp_path / "pairs.csv"
     toy.ok("diagnose", "--export", listed, workspace=tmp_path)
     rows = pd.read_csv(listed, dtype=str)
-    assert rows["source_text"][0] == items[0] and "copy" in rows["flags"][0]
+    assert rows["source_text"][0] == items[0] and rows["flags"][0] == f"copy, untranslated ({items[0]})"
+    assert rows["unmatched_source"][0].split(", ") == items[0].split()
+    known = rows.set_index("source_text").loc[items[-2]]
+    assert known["flags"] == "copy" and rows["source_text"][1] != items[-2]
     assert toy.ccr("translate", "--only", listed, workspace=tmp_path).code == 2, "nothing is noisy or corrected"
     rows.loc[0, "correction"] = "zyx"
     rows.to_csv(listed, index=False)
@@ -216,7 +221,7 @@ def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) ->
     others += [("wheels and one wheel", "ruedas y una rueda"), ("here is one wheel", "aquí hay una rueda")]
     leaks = [(f"{en.upper()}.", es) for en, es in folder.tables["en-es"].items()]
 
-    def first(pairs: list[tuple[str, str]], *options: object) -> tuple[float, pd.DataFrame, base.Artifact]:
+    def first(pairs: list[tuple[str, str]], *options: str) -> tuple[float, pd.DataFrame, base.Artifact]:
         """The share of circles among the first twelve, all pairs, and the diagnosis."""
         path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
         how = (*judged, "--set", f"parallel={path}", "--name", f"d{len(list(root.rglob('pairs.parquet')))}", *options)
