@@ -86,6 +86,17 @@ def summaries(group: str) -> str:
     return "; ".join(f"{name}: {summary(group, name).rstrip('.')}" for name in names(group))
 
 
+@functools.cache
+def noise_styles() -> str:
+    """The functions of `data/mismatch.py` with the decorator `noise_style`, with their one-line summaries."""
+    styles = []
+    for node in ast.parse((_ROOT / "data" / "mismatch.py").read_bytes()).body:
+        match node:
+            case ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("noise_style"), args=[ast.Constant(name)])]):
+                styles.append(f"{name}: {(ast.get_docstring(node) or '').partition(chr(10))[0].rstrip('.')}")
+    return "; ".join(styles)
+
+
 def check(group: str, name: str) -> None:
     """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
     known = names(group)

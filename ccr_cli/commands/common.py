@@ -57,11 +57,7 @@ _KINDS = {
 """The kinds that a command works on first: what `latest` and completion mean."""
 _MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
 """Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
-_STYLE = (
-    "Which captions move: caption (single ones), image (all of an item), mixed (pairs exchange translations, pictures "
-    "or captions), near (to a similar caption's place), words (half of a translation's words), instance (few captions "
-    "to many places)."
-)
+_STYLE = f"How captions are mismatched. {registry.noise_styles()}."
 _TARGET = (
     "What moves: translation (the translation alone), pair (caption and translation), any (of mixed and near: "
     "translation, picture or caption, a third each)."

@@ -184,14 +184,14 @@ def _by_item(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows
 
 @noise_style("mixed", targets=("any",))
 def _mixed(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
-    """Exchanges random pairs."""
+    """Exchanges the translations, pictures or captions of random pairs."""
     size = len(captions.items)
     return _exchanged(captions, ratio, rng, lambda places: [rng.integers(size, size=_TRIES) for _ in places])
 
 
 @noise_style("near", targets=TARGETS)
 def _near(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
-    """Exchanges each with one of the nearest captions: by the cosine of TF-IDF vectors of words."""
+    """Exchanges a caption with one of the nearest (cosine of TF-IDF vectors of words)."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if not captions.words:
@@ -217,13 +217,16 @@ def _near(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
 
 @noise_style("words", targets=("translation",))
 def _words(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
-    """Gives each the caption from which it gets words."""
+    """Replaces half of a translation's words.
+
+    Gives each caption the one from which it gets words.
+    """
     return _given(captions, ratio, rng, np.arange(len(captions.items)))
 
 
 @noise_style("instance")
 def _instance(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
-    """Puts few captions in many places; they also stay in their own."""
+    """Puts few captions in many places, also their own."""
     few = -(-int(ratio * len(captions.items) + 1e-9) // REUSE)
     return _given(captions, ratio, rng, rng.permutation(len(captions.items))[:few])
 

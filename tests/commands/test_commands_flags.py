@@ -12,11 +12,13 @@ import typer
 from toy import Chain
 from typer.testing import CliRunner
 
+from ccr_cli import registry
 from ccr_cli.cli import app
 from ccr_cli.commands import common
 from ccr_cli.data import mismatch
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.methods.infonce import Config
+from ccr_cli.stages.evaluate.options import EvaluationOptions
 from ccr_cli.stages.shared.options import default_request, option, request_of
 from ccr_cli.stages.train.options import TrainingOptions
 
@@ -109,10 +111,30 @@ def test_marked_fields_are_the_request() -> None:
     assert default_request(Options) == {"size": 3, "words": None}
 
 
-def test_help_of_train_has_a_flag_for_every_field() -> None:
-    command = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
-    assert {field.name for field in fields(TrainingOptions)} <= {param.name for param in command.params}
-    assert all(param.help for param in command.params if param.name in {f.name for f in fields(TrainingOptions)})
+@pytest.mark.parametrize(("name", "options"), [("train", TrainingOptions), ("evaluate", EvaluationOptions)])
+def test_help_of_a_command_has_a_flag_for_every_field(name: str, options: Any) -> None:
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    helps = {param.name: param.help for param in command.params}
+    assert all(helps.get(field.name) for field in fields(options))
+
+
+@dataclass(frozen=True)
+class Extended(EvaluationOptions):
+    margin: float = option(0.0, "Margin.", request=lambda o: o.margin)
+
+
+def test_a_new_field_of_evaluate_is_a_flag_and_its_default_changes_no_request() -> None:
+    program, caught = typer.Typer(), []
+
+    @program.command(cls=common.Command)
+    @common.guarded
+    def evaluate(*, options: Extended) -> None:
+        caught.append(options)
+
+    assert CliRunner().invoke(program, ["--margin", "0.5"]).exit_code == 0
+    assert caught == [Extended(margin=0.5)]
+    usual = EvaluationOptions().request()
+    assert Extended().request() == usual and caught[0].request() == {**usual, "margin": 0.5}
 
 
 def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
@@ -128,7 +150,8 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
 
 
 def test_the_help_names_every_noise_style_and_target() -> None:
-    assert all(f"{style} (" in common._STYLE for style in mismatch.STYLES)
+    assert [text.split(": ")[0] for text in registry.noise_styles().split("; ")] == list(mismatch.STYLES)
+    assert registry.noise_styles() in common._STYLE
     assert all(f"{target} (" in common._TARGET for target in mismatch.TARGETS)
 
 
