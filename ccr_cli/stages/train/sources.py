@@ -12,6 +12,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, noise, translation
 from ccr_cli.artifacts.build import Build, Planned, build_artifact
 from ccr_cli.artifacts.parquet import write_table
+from ccr_cli.artifacts.signature import noise_value
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, UsageError, no_share
@@ -176,7 +177,7 @@ def make_noise(
         raise no_share("--noise ", ratio)
     target = mismatch.target_of(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
-    name = name or f"{style}-{target}-{ratio:g}-seed{seed}"
+    name = name or noise_value(style, target, ratio, seed)
 
     def write(site: Build) -> dict[str, int]:
         source = dataset.read(data)
