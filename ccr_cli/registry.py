@@ -92,8 +92,9 @@ def noise_styles() -> str:
     styles = []
     for node in ast.parse((_ROOT / "data" / "mismatch.py").read_bytes()).body:
         match node:
-            case ast.FunctionDef(decorator_list=[ast.Call(func=ast.Name("noise_style"), args=[ast.Constant(name)])]):
-                styles.append(f"{name}: {(ast.get_docstring(node) or '').partition(chr(10))[0].rstrip('.')}")
+            case ast.FunctionDef(decorator_list=[ast.Call(ast.Name("noise_style"), [ast.Constant(str(name))])]):
+                first = (ast.get_docstring(node) or "").partition("\n")[0]
+                styles.append(f"{name}: {first.rstrip('.')}")
     return "; ".join(styles)
 
 
