@@ -84,7 +84,7 @@ def with_words(
 
 def _with_places(text: str, places: Sequence[tuple[int, int]], words: Sequence[str]) -> list[tuple[int, int]]:
     """The places of a text, in order, with those of words that the engine left as they were."""
-    left = (match.span() for match in WORD.finditer(text) if match[0] in words)
+    left = (match.span() for match in WORD.finditer(text) if match[0].lower() in words)
     apart = [(first, last) for first, last in left if not any(a < last and first < b for a, b in places)]
     return sorted([*places, *apart])
 

@@ -107,7 +107,7 @@ def witness_lexicon(
 
 
 def parallel_lexicon(path: Path, source: Sequence[str], target: Sequence[str]) -> Lexicon:
-    """The lexicon of parallel text, either language first, without the sentences of the captions (N) that are judged.
+    """The lexicon of parallel text, either language first, without the pairs of texts (N) that are judged.
 
     Raises:
         UsageError: If the file is no parallel text, or has no word of the captions and their translations.
@@ -119,17 +119,17 @@ def parallel_lexicon(path: Path, source: Sequence[str], target: Sequence[str]) -
 def _parallel_lexicon(path: Path, sha256: str, source: tuple[str, ...], target: tuple[str, ...]) -> Lexicon:
     pairs = read_parallel(path)
     pairs = pairs[:: -(-len(pairs) // MOST_PAIRS)]
-    captions = {tuple(words(text)) for text in source}
-    known = {word for caption in captions for word in caption}
+    judged = {(tuple(words(one)), tuple(words(two))) for one, two in zip(source, target, strict=True)}
+    known = {word for caption, _ in judged for word in caption}
     left, right = (sum(word in known for pair in pairs for word in words(pair[side])) for side in (0, 1))
     pairs = pairs if left >= right else [(two, one) for one, two in pairs]
-    others = [pair for pair in pairs if tuple(words(pair[0])) not in captions]
+    others = [pair for pair in pairs if (tuple(words(pair[0])), tuple(words(pair[1]))) not in judged]
     lexicon = learned(*map(tuple, zip(*others, strict=True))) if others else None
     if lexicon is None or not all(shares := lexicon.known(source, target)):
-        problem = f"no sentences of other captions in both languages are in {path}"
-        raise UsageError(problem, hint="translations of captions that are judged here are no witness")
+        problem = f"{path} has no sentences in both languages besides the judged translations"
+        raise UsageError(problem, hint="--set parallel=FILE needs other translations, by people")
     say(
-        f"parallel text: {len(others):,} sentences, {len(pairs) - len(others):,} of judged captions left out; "
+        f"parallel text: {len(others):,} sentences, {len(pairs) - len(others):,} that are judged left out; "
         f"it has {shares[0]:.0%} of the words of the captions and {shares[1]:.0%} of those of the translations"
     )
     return lexicon

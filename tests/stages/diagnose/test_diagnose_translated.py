@@ -208,7 +208,7 @@ def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> N
 
 
 def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) -> None:
-    """Without the sentences of the captions that are judged, in either order of the languages."""
+    """In either order of the languages, and not by the judged translations themselves."""
     folder, path = toy.toy(), tmp_path / "parallel.tsv"
     right = dict(folder.tables["en-es"])
     folder.tables["en-es"] = {en: es.replace("círculo", "rueda") for en, es in right.items()}
@@ -218,7 +218,8 @@ def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) ->
         toy.ok("translate", "--lang", "es", "--name", f"es-{name}", workspace=root)
     starts = {"there is a": "hay un", "we see a": "vemos un", "look at a": "mira un"}
     others = [(f"{a} {en}", f"{b} {es}") for en, es in right.items() for a, b in starts.items()]
-    others += [("wheels and one wheel", "ruedas y una rueda"), ("here is one wheel", "aquí hay una rueda")]
+    wheels = [("wheels and one wheel", "ruedas y una rueda"), ("here is one wheel", "aquí hay una rueda")]
+    others += wheels
     leaks = [(f"{en.upper()}.", es) for en, es in folder.tables["en-es"].items()]
 
     def first(pairs: list[tuple[str, str]], *options: str) -> tuple[float, pd.DataFrame, base.Artifact]:
@@ -236,6 +237,7 @@ def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) ->
     assert plain["source_text"].head(12).str.contains("circle").mean() < 0.5, "they are right by their own words"
     for pairs in (others + leaks, [(b, a) for a, b in others]):
         assert first(pairs)[1]["p_clean"].equals(alone["p_clean"])
+    assert first([*right.items(), *wheels])[0] == 1, "right translations of the same captions"
     assert first(others, "--judge", "lexical")[1]["p_clean"].equals(alone["p_clean"])
     for pairs in (leaks, [("ein Kreis", "un cercle")]):
         path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
