@@ -27,7 +27,10 @@ app = typer.Typer(
 app.add_typer(data.app, name="data", rich_help_panel="Pipeline")
 _PANELS = {
     "Pipeline": ("translate", "extract", "train", "evaluate", "diagnose"),
-    "Tools": ("compare", "report", "search", "index", "serve", "export", "demo", "show", "verify", "rebuild", "doctor"),
+    "Tools": (
+        *("compare", "report", "search", "index", "serve", "export", "demo"),
+        *("show", "verify", "rebuild", "doctor", "plugins"),
+    ),
 }
 for panel, names in _PANELS.items():
     for name in names:

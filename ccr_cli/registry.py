@@ -1,13 +1,23 @@
-"""Plug-ins: the files of a folder, listed and described without an import, imported on demand."""
+"""Plug-ins: files of ccr's folders, and modules that installed distributions name as entry points.
+
+They are listed and described without an import, and imported on demand. A distribution offers one by an entry point of
+the group `ccr.methods`, or another of `GROUPS`: the name, and the module that holds what the file would. Distributions
+are searched only where a name of a group is needed that is no file.
+"""
 
 import ast
 import functools
 import hashlib
 import importlib
+import importlib.machinery
+import importlib.util
+import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ccr_cli.errors import CcrError, UsageError, did_you_mean
 
@@ -15,11 +25,19 @@ _ROOT = Path(__file__).parent
 _NOT_PLUGINS = {"__init__", "base", "config"}
 _EXPECTED = {
     "methods": ("Config", "Method"),
+    "judges": ("JUDGE",),
     "encoders": ("Config", "Encoder"),
     "translators": ("Config", "Translator"),
-    "judges": ("JUDGE",),
+    "noise": ("givers",),
 }
 """Names that a plug-in of each group must define."""
+GROUPS = tuple(_EXPECTED)
+SOURCE = "source"
+"""Key of a request: the sha256 of the source of a plug-in that does not belong to ccr."""
+KINDS = {group: group.removesuffix("s") for group in GROUPS} | {"noise": "noise style", "translators": "engine"}
+"""What a plug-in of each group is called."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 
 
 BUNDLED = {
@@ -31,25 +49,57 @@ BUNDLED = {
         "structure translation triangle two_group",
         "losses": "__init__ contrastive credibility decl disncl distil evidential masks mutual nrccr precision "
         "structure triplet trust",
+        "encoders": "__init__ _transformers base clip efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 i3d "
+        "video vision",
+        "translators": "__init__ _conversion _http _languages _seq2seq _tagger apertium base ct2 deep_translator hf "
+        "openai recorded",
         "nets": "__init__ attention dual heads inception_i3d lora plain pooling ragged row_adam text text_transformer "
         "tower",
     }.items()
 }
-"""The files that train and belong to ccr, whose version stands for them; any other file is somebody's own."""
+"""The files that belong to ccr, whose version stands for them; any other file is somebody's own."""
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plug-in, which need not load."""
+
+    group: str
+    name: str
+    path: Path | None
+    """Its file; None if there is none."""
+    module: str
+    distribution: str = ""
+    """Name and version of the distribution that provides it; empty for a file of ccr's folders."""
+    problem: str = ""
+    """Why it cannot be imported, as far as that shows without trying."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do if it is broken."""
+        if not self.distribution:
+            return f"fix {self.path}"
+        return f"pip install --upgrade {self.distribution.rpartition(' ')[0]}, or pip uninstall it"
 
 
 class BrokenError(UsageError):
     """A plug-in that does not load."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path} does not load: {reason}", hint="fix or remove that file")
-        self.path, self.reason = path, reason
+    def __init__(self, plugin: Plugin, reason: str) -> None:
+        what, hint = str(plugin.path), "fix or remove that file"
+        if plugin.distribution:
+            place = f" ({plugin.path})" if plugin.path else ""
+            what = f"{KINDS[plugin.group]} {plugin.name} of {plugin.distribution}{place}"
+            hint = f"{plugin.remedy}; `ccr plugins` lists all"
+        super().__init__(f"{what} does not load: {reason}", hint)
+        self.plugin, self.reason = plugin, reason
 
 
 def own_failure(error: BaseException) -> CcrError | None:
-    """An error raised in, or below, somebody's own method, judge, loss or net: where, and what; else None."""
+    """An error raised in, or below, a plug-in, loss or net that is not ccr's: where, and what; else None."""
     frames = traceback.extract_tb(error.__traceback__)
-    inside = [f for f in frames if (path := Path(f.filename)).parent.parent == _ROOT and path.parent.name in BUNDLED]
+    folders = [*(_ROOT / group for group in BUNDLED), *_packages().values()]
+    inside = [f for f in frames if any(Path(f.filename).is_relative_to(folder) for folder in folders)]
     mine = [frame for frame in inside if own([Path(frame.filename)])]
     if not mine:
         return None
@@ -59,19 +109,111 @@ def own_failure(error: BaseException) -> CcrError | None:
     return CcrError(problem, hint="correct it and repeat the command; -v shows the whole traceback")
 
 
-def names(group: str) -> list[str]:
-    """Lists the plug-ins of a group (a folder of the package), sorted; `two_group.py` is `two-group`."""
+def file_names(group: str) -> list[str]:
+    """Lists the plug-ins that are files of a folder of the package, sorted; `two_group.py` is `two-group`."""
     stems = (path.stem for path in (_ROOT / group).glob("*.py"))
     return sorted({s.replace("_", "-") for s in stems if s not in _NOT_PLUGINS and not s.startswith("_")})
 
 
+def names(group: str) -> list[str]:
+    """Lists the plug-ins of a group, files and those of installed distributions, sorted."""
+    return sorted({*file_names(group), *(plugin.name for plugin in installed() if plugin.group == group)})
+
+
+@functools.cache
+def installed() -> tuple[Plugin, ...]:
+    """The plug-ins that installed distributions name as entry points of `ccr.GROUP`; imports none of them."""
+    from importlib import metadata
+
+    plugins: list[Plugin] = []
+    seen = set()
+    for distribution in metadata.distributions():
+        try:
+            if "[ccr." not in (distribution.read_text("entry_points.txt") or ""):
+                continue
+            name = distribution.metadata["Name"]
+        except Exception:  # metadata that nobody can read; they name no plug-in
+            continue
+        if name in seen:  # the first on the path is the one that is imported
+            continue
+        seen.add(name)
+        label = f"{name} {distribution.version}"
+        try:
+            points = [(entry.group, entry.name, entry.value) for entry in distribution.entry_points]
+        except Exception:
+            plugins.append(Plugin("", "", None, "", label, "its entry_points.txt is malformed"))
+            continue
+        for group, point, value in points:
+            if group.startswith("ccr."):
+                plugins.append(_entry_point(label, group.removeprefix("ccr."), point.replace("_", "-"), value))
+    return tuple(_alone(plugin, plugins) for plugin in plugins)
+
+
+def _alone(plugin: Plugin, plugins: Sequence[Plugin]) -> Plugin:
+    """The plug-in, with a problem if others have its name, so that none of them is chosen by chance."""
+    same = [p.distribution for p in plugins if (p.group, p.name) == (plugin.group, plugin.name) and p is not plugin]
+    problem = f"{' and '.join(same)} provides it too; uninstall all but one" if same else ""
+    return replace(plugin, problem=plugin.problem or problem)
+
+
+def _entry_point(distribution: str, group: str, name: str, module: str) -> Plugin:
+    path, problem = None, ""
+    if group not in GROUPS:
+        problem = f"there is no group ccr.{group}; groups: {', '.join(f'ccr.{each}' for each in GROUPS)}"
+    elif not _NAME.fullmatch(name) or (group == "noise" and "-" in name):
+        marks = "letters and digits" if group == "noise" else "letters, digits, - and _"
+        problem = f"{name!r} has characters other than {marks}"
+    elif not all(part.isidentifier() for part in module.split(".")):
+        problem = f"it names {module!r}, which is no module"
+    else:
+        path = _locate(module)
+        problem = "" if path else f"there is no file of the module {module}"
+    return Plugin(group, name, path, module, distribution, problem)
+
+
+def _locate(module: str) -> Path | None:
+    """The source file of a module, without the import of the packages above it; None if there is none."""
+    top, *parts = module.split(".")
+    try:
+        spec = importlib.util.find_spec(top)
+        for part in parts:
+            if spec is None:
+                return None
+            above = spec.submodule_search_locations
+            spec = importlib.machinery.PathFinder.find_spec(f"{spec.name}.{part}", above) if above else None
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _packages() -> dict[str, Path]:
+    """The outermost packages of installed plug-ins: name and folder, or the file of a module outside any package."""
+    packages = {}
+    for plugin in installed():
+        if plugin.path and not plugin.path.is_relative_to(_ROOT):
+            place = plugin.path.parent if plugin.path.name == "__init__.py" else plugin.path
+            packages[plugin.module.split(".")[0]] = [place, *place.parents][plugin.module.count(".")]
+    return packages
+
+
+def find(group: str, name: str) -> Plugin:
+    """The plug-in of a name: a file of ccr's folder, else of a distribution, else a file that would be it."""
+    usual, literal = (_ROOT / group / f"{stem}.py" for stem in (name.replace("-", "_"), name))
+    path = literal if literal.is_file() and not usual.is_file() else usual
+    file = Plugin(group, name, path, f"ccr_cli.{group}.{path.stem}")
+    provided = () if path.is_file() else (p for p in installed() if (p.group, p.name) == (group, name))
+    return next(iter(provided), file)
+
+
 def summary(group: str, name: str) -> str:
     """The first line of a plug-in's docstring, read without an import; or the visible reason why it does not load."""
-    path = plugin_file(group, name)
+    plugin = find(group, name)
+    if plugin.problem or plugin.path is None:
+        return f"broken, {plugin.problem}"
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(plugin.path.read_bytes())
     except (SyntaxError, ValueError, OSError) as error:
-        return f"broken, {_reason(path, error)}"
+        return f"broken, {_reason(plugin.path, error)}"
     return (ast.get_docstring(tree) or "").split("\n", 1)[0]
 
 
@@ -82,8 +224,9 @@ def completion(group: str, *more: str) -> Callable[[str], list[str]]:
 
 @functools.cache
 def summaries(group: str) -> str:
-    """The plug-ins of a group with their one-line summaries, for `--help`."""
-    return "; ".join(f"{name}: {summary(group, name).rstrip('.')}" for name in names(group))
+    """The plug-ins of a group with their one-line summaries."""
+    bundled = [noise_styles()] if group == "noise" else []
+    return "; ".join([*bundled, *(f"{name}: {summary(group, name).rstrip('.')}" for name in names(group))])
 
 
 @functools.cache
@@ -98,58 +241,89 @@ def noise_styles() -> str:
     return "; ".join(styles)
 
 
+def with_summaries(help: str) -> str:
+    """The help of a flag with the plug-ins of each group that it names in braces, such as `{methods}`."""
+    return _LIST.sub(lambda match: summaries(match[1]), help)
+
+
 def check(group: str, name: str) -> None:
     """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
-    known = names(group)
-    if name not in known:
-        where = f"they are the files of {_ROOT / group}, with - for _"
-        hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; {where}"
-        raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
+    if name in file_names(group) or name in (known := names(group)):
+        return
+    where = f"they are the files of {_ROOT / group}, with - for _, and those of installed packages (ccr plugins)"
+    hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; {where}"
+    raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
 
 
 def load(group: str, name: str) -> ModuleType:
     """Imports a plug-in that `check` knows; raises BrokenError if that fails, or if it lacks a required name."""
     check(group, name)
-    path = plugin_file(group, name)
+    plugin = find(group, name)
+    if plugin.problem:
+        raise BrokenError(plugin, plugin.problem)
     try:
-        module = importlib.import_module(f"ccr_cli.{group}.{path.stem}")
+        module = importlib.import_module(plugin.module)
     except (CcrError, MemoryError):
         raise
-    except Exception as error:
-        raise BrokenError(path, _reason(path, error)) from error
+    except (Exception, SystemExit) as error:
+        raise BrokenError(plugin, _reason(plugin.path, error)) from error
     if missing := [name for name in _EXPECTED[group] if name not in vars(module)]:
-        raise BrokenError(path, f"it defines no {' and no '.join(missing)}")
+        raise BrokenError(plugin, f"it defines no {' and no '.join(missing)}")
     return module
 
 
 def sources(*plugins: tuple[str, str]) -> list[Path]:
-    """Lists the files of some plug-ins (group and name), and of what they import from the folders in `BUNDLED`."""
-    todo, found = [plugin_file(group, name) for group, name in plugins], set[Path]()
+    """Lists the source files of some plug-ins (group and name), as far as they identify what the plug-ins make.
+
+    Those are files of the folders in `BUNDLED` and of packages with an installed plug-in: of the plug-ins, and of all
+    that these import, however indirectly. The order does not depend on where they are installed.
+    """
+    todo, found = [find(group, name).module for group, name in plugins], set[Path]()
     while todo:
-        path = todo.pop()
-        if path not in found and path.is_file():
-            found.add(path)
-            todo += _imports(path, path.stat().st_mtime_ns)
-    return sorted(found)
+        module = todo.pop()
+        for end, path in _files(module):
+            if path not in found and path.is_file():
+                found.add(path)
+                package = end if path.name == "__init__.py" else end.rpartition(".")[0]
+                todo += _imports(path, package, path.stat().st_mtime_ns)
+    return sorted(found, key=lambda path: (path.parts[-2:], path))
+
+
+def _files(module: str) -> Iterator[tuple[str, Path]]:
+    """A module, and the packages above it that the import runs, with their files; only of those that count."""
+    parts = module.split(".")
+    if parts[0] == "ccr_cli":
+        if len(parts) == 3 and parts[1] in BUNDLED:
+            yield module, _ROOT / parts[1] / f"{parts[2]}.py"
+    elif parts[0] in _packages():
+        for end in range(1, len(parts) + 1):
+            if path := _locate(above := ".".join(parts[:end])):
+                yield above, path
 
 
 @functools.cache
-def _imports(path: Path, changed: int) -> list[Path]:
-    """The files in the folders in `BUNDLED` that a file, last changed at some time, may import."""
+def _imports(path: Path, package: str, changed: int) -> list[str]:
+    """The modules, and names that may be modules, that a file of a package, last changed at some time, imports."""
     modules: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
             modules += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            above = ["", f"ccr_cli.{path.parent.name}", "ccr_cli"][min(node.level, 2)]
-            module = ".".join(filter(None, (above, node.module)))
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            module = ".".join([*above, *filter(None, [node.module])])
             modules += [module, *(f"{module}.{alias.name}" for alias in node.names)]
-    parts = [module.split(".") for module in modules]
-    return [_ROOT / p[1] / f"{p[2]}.py" for p in parts if len(p) == 3 and p[0] == "ccr_cli" and p[1] in BUNDLED]
+    return modules
+
+
+def installed_source(group: str, name: str) -> dict[str, Any]:
+    """What a request records of a plug-in of a distribution: the checksum of its source; nothing of ccr's folders."""
+    if not find(group, name).distribution:
+        return {}
+    return {SOURCE: {"sha256": source_sha256(own(sources((group, name))))}}
 
 
 def source_sha256(files: Sequence[Path]) -> str:
-    """The sha256 of the names and code of some files of the package, without comments, docstrings and layout."""
+    """The sha256 of the names and code of some files, without comments, docstrings and layout."""
     digest = hashlib.sha256()
     for path in files:
         tree = ast.parse(path.read_bytes())
@@ -167,7 +341,7 @@ def _is_text(node: ast.stmt) -> bool:
 
 def own(files: Sequence[Path]) -> list[Path]:
     """Those of some files that do not belong to ccr."""
-    return [path for path in files if path.stem not in BUNDLED[path.parent.name]]
+    return [p for p in files if p.parent.parent != _ROOT or p.stem not in BUNDLED.get(p.parent.name, ())]
 
 
 def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:
@@ -178,16 +352,12 @@ def loaded(group: str) -> tuple[dict[str, ModuleType], dict[str, BrokenError]]:
             plugins[name] = load(group, name)
         except BrokenError as error:
             broken[name] = error
+        except CcrError as error:
+            broken[name] = BrokenError(find(group, name), error.message)
     return plugins, broken
 
 
-def plugin_file(group: str, name: str) -> Path:
-    """The file of a plug-in: `two_group.py` or, if somebody wrote it so, `two-group.py`."""
-    usual, literal = (_ROOT / group / f"{stem}.py" for stem in (name.replace("-", "_"), name))
-    return literal if literal.is_file() and not usual.is_file() else usual
-
-
-def _reason(path: Path, error: Exception) -> str:
+def _reason(path: Path | None, error: BaseException) -> str:
     why = next(iter(str(error).splitlines()), "")
     if isinstance(error, SyntaxError):
         why = error.msg

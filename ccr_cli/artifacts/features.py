@@ -14,6 +14,7 @@ from ccr_cli.artifacts.arrays import mapped
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema, write_table
 from ccr_cli.errors import ArtifactError
+from ccr_cli.registry import SOURCE
 
 SHARD_ITEMS = 4096
 """Items per shard. Part of the layout on disk: features of another shard size cannot be joined with `--concat`."""
@@ -100,6 +101,12 @@ class EncoderPart:
     given: dict[str, Any]
     """Options as the user wrote them, where the request differs (a folder is recorded by its content)."""
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """The encoder's own options, as the user wrote them."""
+        values = {**self.request, **self.given}
+        return {k: v for k, v in values.items() if k not in ("encoder", "dtype", "pool", SOURCE)}
+
 
 def parts(artifact: Artifact) -> list[EncoderPart]:
     """Returns the features of each encoder in an artifact, in order; one if they are not joined."""
@@ -136,6 +143,7 @@ def command(artifact: Artifact, data: Path, *, videos: bool = True, **changed: s
 def _command(request: Mapping[str, Any], data: Path) -> str:
     options = dict(request)
     encoder, dtype = options.pop("encoder"), options.pop("dtype")
+    options.pop(SOURCE, None)
     if FROM in options:
         named = shlex.join(["--encoder-name", "NAME" if encoder == GIVEN else str(encoder)])
         return f"{shlex.join(['ccr', 'extract', str(data)])} --from FILE {named}"

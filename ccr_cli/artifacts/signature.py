@@ -9,7 +9,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from functools import cached_property, lru_cache
+from typing import Any
 from urllib.parse import unquote
+
+from ccr_cli.registry import SOURCE
 
 NONE = "none"
 FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
@@ -196,14 +199,20 @@ def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
     return own, tuple(other.partition("=")[0] for other in others)
 
 
-def noise_kind(mismatch: Mapping[str, object] | None) -> str:
-    """The kind of noise, such as `caption-translation`, of `noise` in a run's config.json; `none` without."""
-    return f"{mismatch['style']}-{mismatch['target']}" if mismatch else NONE
+def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
+    """The kind of noise, such as `caption-translation`, of `noise` in a run's config.json; `none` without.
+
+    The style of a plug-in comes with its version: `rotate.67914b-pair`.
+    """
+    if not mismatch:
+        return NONE
+    version = f".{mismatch[SOURCE]['sha256'][:6]}" if SOURCE in mismatch else ""
+    return f"{mismatch['style']}{version}-{mismatch['target']}"
 
 
-def noise_value(style: str, target: str, ratio: float, seed: int) -> str:
+def noise_value(mismatch: Mapping[str, Any] | None) -> str:
     """The value of `noise`: what was switched, how much of it, by which seed: `caption-translation-0.4-seed1`."""
-    return f"{style}-{target}-{ratio:g}-seed{seed}"
+    return f"{noise_kind(mismatch)}-{mismatch['ratio']:g}-seed{mismatch['seed']}" if mismatch else NONE
 
 
 def read_noise(value: str) -> tuple[str, int] | None:

@@ -57,7 +57,7 @@ _KINDS = {
 """The kinds that a command works on first: what `latest` and completion mean."""
 _MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
 """Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
-_STYLE = f"How captions are mismatched. {registry.noise_styles()}."
+_STYLE = "How captions are mismatched. {noise}."
 _TARGET = (
     "What moves: translation (the translation alone), pair (caption and translation), any (of mixed and near: "
     "translation, picture or caption, a third each)."
@@ -196,6 +196,22 @@ class BuildCall(Call):
 
 class Command(TyperCommand):
     """A command of ccr, which also accepts the names that its flags had in the last version."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help."""
+        self._list_plugins()
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Completes flags, which some shells show with their help."""
+        self._list_plugins()
+        return super().shell_complete(ctx, incomplete)
+
+    def _list_plugins(self) -> None:
+        """Completes the help of flags; only now are the plug-ins read that it lists."""
+        for param in self.params:
+            if help := getattr(param, "help", None):
+                param.help = registry.with_summaries(help)  # type: ignore[attr-defined]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the words of the command line after replacing the old names of flags."""

@@ -1,6 +1,7 @@
 """Synthetic mismatch: a derangement over items of a fraction of the training triplets.
 
-A style decides which captions move; it is a function decorated with `noise_style`. The field's reference codes
+A style decides which captions move; it is a function decorated with `noise_style`, or `givers` of an installed module
+(group `ccr.noise`), which may define `TARGETS`. The field's reference codes
 disagree: `caption` moves captions singly (NCR, UML), `image` moves all captions of an item (DECL). The others are noise
 that no judge was built for. A target decides what moves: `translation` moves T alone and leaves V-S intact (UML, DCOT),
 `pair` moves S and T together away from V (NCR, DECL), `any` moves T, V or S alone, a third each.
@@ -18,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from ccr_cli import registry
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import NgramTokenizer
-from ccr_cli.errors import UsageError, no_share
+from ccr_cli.errors import CcrError, UsageError, no_share
 
 TARGETS = ("translation", "pair", "any")
 _APART = 8
@@ -107,7 +109,7 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | Non
     rng = np.random.default_rng(derive(seed, "noise", style, target))
     items, _ = pd.factorize(captions["item_id"])
     texts, _ = pd.factorize(captions["text"].str.strip())
-    giver = STYLES[style](Captions(items, texts, list(captions["text"])), ratio, rng)
+    giver = _givers(style)(Captions(items, texts, list(captions["text"])), ratio, rng)
     ids, item_ids = (captions[name].to_numpy(dtype=object) for name in ("caption_id", "item_id"))
     wrong = items[giver] != items
     t, v, s = wrong, np.zeros_like(wrong), wrong & (target == "pair")
@@ -130,13 +132,32 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | Non
     return drawn
 
 
+def _givers(style: str) -> Style:
+    """The function of a style; that of an installed module with a check of what it returns."""
+    if style in STYLES:
+        return STYLES[style]
+    draw: Style = registry.load("noise", style).givers
+
+    def givers(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
+        size = len(captions.items)
+        giver_of = np.asarray(draw(captions, ratio, rng))
+        whole = giver_of.shape == (size,) and np.issubdtype(giver_of.dtype, np.integer)
+        if not whole or (size and not 0 <= giver_of.min() <= giver_of.max() < size):
+            got = f"{giver_of.dtype} of shape {giver_of.shape}"
+            problem = f"givers() returned {got}, not the number of a caption (0 to {size - 1}) for each of {size}"
+            raise CcrError(f"noise style {style}, {registry.find('noise', style).path}: {problem}")
+        return giver_of
+
+    return givers
+
+
 def target_of(style: str, target: str | None) -> str:
     """The target, by default the style's first; UsageError if either is unknown or they do not go together."""
-    if style not in STYLES:
-        raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join(STYLES)}")
+    if style not in STYLES and style not in (others := registry.names("noise")):
+        raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join([*STYLES, *others])}")
     if target is not None and target not in TARGETS:
         raise UsageError(f"unknown noise target {target!r}", hint=f"--noise-target {' or '.join(TARGETS)}")
-    known = TARGETS_OF[style]
+    known = TARGETS_OF.get(style) or getattr(registry.load("noise", style), "TARGETS", TARGETS[:2])
     if target is not None and target not in known:
         problem = f"the noise style {style} moves {' or '.join(known)}, not {target}"
         raise UsageError(problem, hint=f"--noise-target {' or '.join(known)}")

@@ -94,7 +94,7 @@ def _dual_encoders() -> list[Row]:
 
 
 def _broken(error: registry.BrokenError) -> tuple[str, str]:
-    return f"broken, {error.reason}", f"fix {error.path}"
+    return f"broken, {error.reason}", error.plugin.remedy
 
 
 def _fonts() -> Row:

@@ -142,7 +142,11 @@ def test_values_are_written_and_read_back() -> None:
     assert data_value("multi30k", "0a1b2c3d4e5f", partial=True) == "multi30k@0a1b2c3d-partial"
     assert signature.read_data("my-partial@0a1b2c3d-partial") == ("my-partial", "0a1b2c3d", True)
     assert signature.read_data("itself") == ("itself", "itself", False)
-    assert signature.noise_value("caption", "translation", 0.4, 1) == "caption-translation-0.4-seed1"
+    mismatch = {"style": "caption", "target": "translation", "ratio": 0.4, "seed": 1}
+    assert signature.noise_value(mismatch) == "caption-translation-0.4-seed1"
+    plugin = mismatch | {"source": {"sha256": "67914b00"}}
+    assert signature.noise_value(plugin) == "caption.67914b-translation-0.4-seed1"
+    assert signature.read_noise(signature.noise_value(plugin)) == ("caption.67914b-translation", 1)
     assert signature.read_noise("caption-translation-0.4-seed1") == ("caption-translation", 1)
     assert signature.read_noise("none") is None
     assert signature.fusion_value(0.8, "raw") == "0.8raw" and signature.read_fusion("0.8raw") == ("0.8", "raw", 0)

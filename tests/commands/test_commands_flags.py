@@ -151,7 +151,7 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
 
 def test_the_help_names_every_noise_style_and_target() -> None:
     assert [text.split(": ")[0] for text in registry.noise_styles().split("; ")] == list(mismatch.STYLES)
-    assert registry.noise_styles() in common._STYLE
+    assert registry.noise_styles() in registry.with_summaries(common._STYLE)
     assert all(f"{target} (" in common._TARGET for target in mismatch.TARGETS)
 
 

@@ -138,15 +138,8 @@ def test_a_judge_of_a_new_kind_is_one_file(workspace: Chain, tmp_path: Path, mon
     (tmp_path / "judges" / "difference.py").write_text(NEW_KIND.lstrip(), encoding="utf-8")
     judges = importlib.import_module("ccr_cli.judges")
     monkeypatch.setattr(judges, "__path__", [*judges.__path__, str(tmp_path / "judges")])
-    names, file = registry.names, registry.plugin_file
-    monkeypatch.setattr(
-        registry, "names", lambda group: sorted([*names(group), *(["difference"] if group == "judges" else [])])
-    )
-    monkeypatch.setattr(
-        registry,
-        "plugin_file",
-        lambda group, name: tmp_path / "judges" / "difference.py" if name == "difference" else file(group, name),
-    )
+    plugin = registry.Plugin("judges", "difference", tmp_path / "judges" / "difference.py", "ccr_cli.judges.difference")
+    monkeypatch.setattr(registry, "installed", lambda: (plugin,))
     options = ("--method", "infonce", "--set", "judge=difference", "--noise", "0.4", "--epochs", "2")
     trained = toy.ok("train", *options, *toy.SMALL, workspace=workspace.root).made
     history = [json.loads(line) for line in (trained.path / "history.jsonl").read_text().splitlines()]

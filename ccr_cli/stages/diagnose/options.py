@@ -14,7 +14,7 @@ class DiagnoseOptions:
 
     judge: str | None = option(
         None,
-        registry.summaries("judges"),
+        "{judges}",
         show_default="the run's if it judges after each epoch, else two-group",
         autocompletion=registry.completion("judges"),
     )

@@ -101,6 +101,7 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
         raise UsageError(f"--judge-side does not apply to the judge {judge}, which chooses what it reads", hint=hint)
     check_share(share)
     request: dict[str, Any] = {"judge": judge, "judge_side": judge_side}
+    request |= registry.installed_source("judges", judge)
     request |= {} if share is None else {"share": share}
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)

@@ -62,6 +62,7 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
         raise UsageError("--judge-side goes with a run: of a translation only texts are compared", hint="leave it out")
     check_share(options.share)
     request: dict[str, Any] = {"judge": judge} | ({} if options.share is None else {"share": options.share})
+    request |= registry.installed_source("judges", judge)
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)
     data = inputs.parent(translated, "dataset")

@@ -16,7 +16,7 @@ class ExtractOptions:
 
     encoder: str | None = option(
         None,
-        registry.summaries("encoders"),
+        "{encoders}",
         show_default="the data set's, else clip",
         autocompletion=registry.completion("encoders"),
     )

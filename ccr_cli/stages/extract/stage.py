@@ -114,6 +114,7 @@ class ExtractJob:
                     raise UsageError(f"{key} is for videos, and {self.data.name} has none", hint="leave it out")
             self._recorded = {key: value for key, value in self._recorded.items() if key not in features.FRAMES}
         self.request = {"encoder": encoder, "dtype": options.dtype, **self._recorded}
+        self.request |= registry.installed_source("encoders", encoder)
         if options.pool != "none":
             self.request["pool"] = options.pool
         self.name = options.name or stem(encoder, self.request, default_request(encoder))

@@ -129,9 +129,9 @@ class Ensemble:
     def trained_on(self, lang: str) -> dict[str, str]:
         """What the signature of queries in a language says of training: the engines, the noise, and what selected."""
         engines = [signature.mt_value(member.engines, lang) for member in self.members]
-        noises = [member.settings["noise"] for member in self.members]
-        noise = [signature.noise_value(**n) if n else signature.NONE for n in noises]
-        facts = {key: "+".join(dict.fromkeys(values)) for key, values in (("mt", engines), ("noise", noise))}
+        noises = [signature.noise_value(member.settings["noise"]) for member in self.members]
+        values = {"mt": engines, "noise": noises}
+        facts = {key: "+".join(dict.fromkeys(each)) for key, each in values.items()}
         return {**facts, "select": self.settings["select"]}
 
     def heading(self) -> dict[str, Any]:

@@ -84,12 +84,13 @@ def _build(settings: Mapping[str, Any]) -> Method:
 
 
 def run_settings(artifact: Artifact) -> dict[str, Any]:
-    """The config.json of a run; ArtifactError if the file of its method, somebody's own, is gone."""
+    """The config.json of a run; ArtifactError if its method, somebody's own, is gone."""
     settings = run.config(artifact)
     method = settings["method"]
     if method not in registry.names("methods"):
-        problem = f"{artifact.name} needs the method {method!r}, and {registry.plugin_file('methods', method)} is gone"
-        raise ArtifactError(problem, hint="put that file back, or leave out this run")
+        file = registry.find("methods", method).path
+        problem = f"{artifact.name} needs the method {method!r}, and {file}, or the package with it, is gone"
+        raise ArtifactError(problem, hint="put it back, or leave out this run")
     return settings
 
 

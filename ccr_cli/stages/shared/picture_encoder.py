@@ -91,11 +91,11 @@ def encoder_of(feats: base.Artifact, part: features.EncoderPart, recorded: dict[
             f"the features {feats.path} were not made by ccr, so it cannot encode a picture like them",
             hint="search with words, or train on features from ccr extract",
         )
-    options = {k: v for k, v in {**part.request, **part.given}.items() if k not in ("encoder", "dtype", "pool")}
     module = registry.load("encoders", name)
     dtype = DTYPES[str(part.request["dtype"])]
-    model = module.Encoder(configure(module.Config, options, f"encoder {name}"), device, dtype)
-    current = json.loads(json.dumps(model.describe()))
+    model = module.Encoder(configure(module.Config, part.options, f"encoder {name}"), device, dtype)
+    current = json.loads(json.dumps(model.describe())) | registry.installed_source("encoders", name)
+    recorded = {**recorded, **({registry.SOURCE: source} if (source := part.request.get(registry.SOURCE)) else {})}
     if other := sorted(k for k in {*current, *recorded} - _IGNORED if current.get(k) != recorded.get(k)):
         raise ArtifactError(
             f"the encoder {name} differs from that of {feats.path} in {', '.join(other)}",

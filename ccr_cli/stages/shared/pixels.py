@@ -114,9 +114,7 @@ def _encoder(feats: base.Artifact) -> tuple[Any, Any]:
     module = registry.load("encoders", name)
     if not hasattr(module, "recipe"):
         raise UsageError(f"the encoder {name} cannot be trained", hint="ccr extract --encoder clip, or vision")
-    values = {**parts[0].request, **parts[0].given}
-    options = {key: value for key, value in values.items() if key not in ("encoder", "dtype", "pool")}
-    return module, configure(module.Config, options, f"encoder {name}")
+    return module, configure(module.Config, parts[0].options, f"encoder {name}")
 
 
 def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:

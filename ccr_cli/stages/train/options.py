@@ -36,7 +36,7 @@ class TrainingOptions:
 
     method: str = option(
         "uml",
-        registry.summaries("methods"),
+        "{methods}",
         "--method",
         "-m",
         request=True,

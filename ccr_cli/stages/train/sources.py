@@ -177,7 +177,8 @@ def make_noise(
         raise no_share("--noise ", ratio)
     target = mismatch.target_of(style, target)
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
-    name = name or noise_value(style, target, ratio, seed)
+    request |= {} if style in mismatch.STYLES else registry.installed_source("noise", style)
+    name = name or noise_value(request)
 
     def write(site: Build) -> dict[str, int]:
         source = dataset.read(data)

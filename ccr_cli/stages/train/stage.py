@@ -151,7 +151,7 @@ def _request(sources: Sources, options: TrainingOptions, config: Any, own: Seque
         facts["text_vectors"] = {"sha256": fingerprint(with_lists([options.text_vectors], []))}
     request = request_of(options, **facts) | recorded(config)
     if own:
-        request["source"] = {"sha256": registry.source_sha256(own)}
+        request[registry.SOURCE] = {"sha256": registry.source_sha256(own)}
     if not several:
         del request["langs"]
     if sources.alternatives:

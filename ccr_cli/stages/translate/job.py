@@ -139,6 +139,7 @@ class TranslationJob:
         request: dict[str, Any] = {"lang": lang, "engine": engine, "split": split or "all"}
         request |= {"back": options.back, "queries": options.queries}
         request |= self.again.request if self.again else {}
+        request |= registry.installed_source("translators", engine)
         self.usage: dict[str, dict[str, Any]] = {}
         """Tokens by direction, of an engine that counts them."""
         self.request = request if self._by_hand else request | _in_request(identified(self._module, self._config))
@@ -179,7 +180,8 @@ class TranslationJob:
         """The engines; their results go to the cache, or to the building folder."""
         cache = folder / JOURNAL if self.options.no_cache else cache_folder() / "translations"
         data, device = self.source.artifact.path, self.options.device
-        return Engines(self._module, self._config, self.source.source_lang, data, device, cache, silent)
+        source = registry.installed_source("translators", self.engine)
+        return Engines(self._module, self._config, self.source.source_lang, data, device, cache, silent, source)
 
     def _is_recorded(self) -> bool:
         """Whether the data set's tables hold enough captions."""

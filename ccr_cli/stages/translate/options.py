@@ -24,7 +24,7 @@ class TranslateOptions:
     engine: str = option(
         "auto",
         "`auto` uses recorded translations if the data set's tables hold the captions, else hf; repeat for a "
-        f"translation by each of several. `--set help` lists an engine's options. {registry.summaries('translators')}",
+        "translation by each of several. `--set help` lists an engine's options. {translators}",
         command_line=(list[str], _SEPARATOR.join),
         autocompletion=registry.completion("translators", "auto"),
     )

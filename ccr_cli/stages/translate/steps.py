@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -62,6 +62,8 @@ class Engines:
     """Folder of the results."""
     silent: bool = False
     """Show no progress, for look-ups before the work."""
+    source: Mapping[str, Any] = field(default_factory=dict)
+    """The checksum of an installed engine's source, for the cache."""
     _pair: tuple[str, str] | None = None
     _engine: Any = None
 
@@ -92,7 +94,7 @@ class Engines:
     def kept(self, step: Step) -> "TranslationCache | None":
         """The cache of a step; None for an engine without one."""
         identity = self.of(step).identity()
-        return TranslationCache(self.cache, identity, step.source, step.target) if identity else None
+        return TranslationCache(self.cache, {**identity, **self.source}, step.source, step.target) if identity else None
 
 
 def begin(texts: Iterable[str]) -> Groups:

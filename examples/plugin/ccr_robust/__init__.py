@@ -1,0 +1,1 @@
+"""Plug-ins for ccr: a method and a judge."""
