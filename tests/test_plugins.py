@@ -336,6 +336,10 @@ def test_a_noise_style_may_restrict_its_targets(site: SitePackages) -> None:
     assert mismatch.target_of("rotate", None) == "pair"
     with pytest.raises(CcrError):
         mismatch.target_of("rotate", "translation")
+    site.write({"spin.py": f'{ROTATE}TARGETS = ("pairs",)\n'})
+    with pytest.raises(registry.BrokenError) as caught:
+        mismatch.target_of("rotate", None)
+    assert "'pairs'" in caught.value.message and "spin 1.0" in caught.value.message
 
 
 def test_an_edited_engine_translates_again(site: SitePackages, workspace: toy.Chain) -> None:

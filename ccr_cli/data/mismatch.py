@@ -151,13 +151,21 @@ def _givers(style: str) -> Style:
     return givers
 
 
+def _targets(style: str) -> tuple[str, ...]:
+    """What the style of an installed module can move."""
+    own = tuple(getattr(registry.load("noise", style), "TARGETS", TARGETS[:2]))
+    if not own or {*own} - {*TARGETS}:
+        raise registry.BrokenError(registry.find("noise", style), f"TARGETS is {own}, expected some of {TARGETS}")
+    return own
+
+
 def target_of(style: str, target: str | None) -> str:
     """The target, by default the style's first; UsageError if either is unknown or they do not go together."""
     if style not in STYLES and style not in (others := registry.names("noise")):
         raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join([*STYLES, *others])}")
     if target is not None and target not in TARGETS:
         raise UsageError(f"unknown noise target {target!r}", hint=f"--noise-target {' or '.join(TARGETS)}")
-    known = TARGETS_OF.get(style) or getattr(registry.load("noise", style), "TARGETS", TARGETS[:2])
+    known = TARGETS_OF[style] if style in STYLES else _targets(style)
     if target is not None and target not in known:
         problem = f"the noise style {style} moves {' or '.join(known)}, not {target}"
         raise UsageError(problem, hint=f"--noise-target {' or '.join(known)}")
