@@ -41,7 +41,7 @@ _REJECTED = {400, 413, 414, 422, 431}
 _FATAL_WORDS = re.compile(r"(?i)\bapi.?key\b|\bnot supported\b")
 """Some servers answer 400, as for a bad text, to a wrong key or an unknown language."""
 _BUSY = {429, 503, 529}
-_MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetails")
+_MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetails", "detail")
 _RESUME = "the same command continues where it stopped"
 T = TypeVar("T")
 R = TypeVar("R")

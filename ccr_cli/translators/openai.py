@@ -23,7 +23,7 @@ import requests
 from ccr_cli.console import counted, say
 from ccr_cli.errors import UnavailableError, UsageError, require_packages
 from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
-from ccr_cli.metrics.word_flags import other_language
+from ccr_cli.metrics.word_flags import in_other_language
 from ccr_cli.translators._http import (
     Client,
     Connection,
@@ -51,7 +51,6 @@ JSON object that has the same numbers and the translation of each caption."""
 _KEYS_OF = {"api.openai.com": "OPENAI_API_KEY"}
 """The usual variable of a host's key; no other host gets that key unasked."""
 _PORTS = "vLLM listens at port 8000, llama.cpp at 8080, Ollama at 11434, LM Studio at 1234"
-_NEW_MODEL = "--set model=NAME for another model, or --set prompt=FILE for a prompt of your own"
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,8 @@ _NO_EFFECT = (*(field.name for field in fields(Limits)), "key_variable", "input_
 def identity(config: Config) -> dict[str, Any]:
     """What a request records: the prompt by its content, and what changes no translation by its default."""
     usual = asdict(Config())
-    return {name: usual[name] for name in _NO_EFFECT} | {"prompt": _sha256(_prompt(config)) if config.prompt else ""}
+    prompt = _sha256(_prompt(config)) if config.prompt else ""
+    return {name: usual[name] for name in _NO_EFFECT} | {"prompt": prompt, "url": _address(config)}
 
 
 def missing() -> tuple[str, str] | None:
@@ -137,16 +137,14 @@ def missing() -> tuple[str, str] | None:
 
 
 def planned(source: str, target: str, config: Config) -> dict[str, str]:
-    """Names the model and who receives the captions; sends no request, and a missing key is a warning."""
+    """Names the model and whose terms apply; sends no request, and a missing key is a warning."""
     if not config.model:
         raise _no_model([])
     _prompt(config)
-    variable, host = _key_variable(config), urlsplit(config.url).netloc
+    variable = _key_variable(config)
     facts = {"model": config.model, "licence": _licence(config), "here": "yes"}
     if variable and not environment_key(variable):
         facts |= {"warning": f"{variable} is not set", "here": "no"}
-    elif not _is_loopback(config):
-        facts["warning"] = f"captions are sent to {host}"
     return facts
 
 
@@ -156,6 +154,10 @@ def _licence(config: Config) -> str:
 
 def _key_variable(config: Config) -> str:
     return config.key_variable or _KEYS_OF.get(urlsplit(config.url).hostname or "", "")
+
+
+def _address(config: Config) -> str:
+    return config.url.rstrip("/").removesuffix("/chat/completions")
 
 
 def _is_loopback(config: Config) -> bool:
@@ -238,7 +240,7 @@ class Translator:
         if variable and not self._key:
             raise UnavailableError(f"{self.host} needs a key, and {variable} is not set", f"export {variable}=...")
         self._client = Client(config, masker({variable: self._key} if self._key else {}))
-        self._url = config.url.rstrip("/").removesuffix("/chat/completions")
+        self._url = _address(config)
         self._source, self._target = source, target
         prompt = _prompt(config)
         self._identity = _sha256(prompt + _BATCH if config.batch > 1 else prompt)
@@ -295,6 +297,7 @@ class Translator:
             "version": "chat completions",
             "command": f"{self.host}, {self._source} -> {self._target}",
             "licence": _licence(self.config),
+            **({} if _is_loopback(self.config) else {"warning": f"captions are sent to {self.host}"}),
         }
 
     def identity(self) -> dict[str, Any]:
@@ -314,11 +317,11 @@ class Translator:
             usage["cost"] = round((read * (prices[0] or 0.0) + written * (prices[1] or 0.0)) / 1e6, 6)
         return usage
 
-    def _answers(self, requests: list[list[str]]) -> Iterator[tuple[int, Answer | Failure]]:
+    def _answers(self, batches: list[list[str]]) -> Iterator[tuple[int, Answer | Failure]]:
         """Yields the answer to each request by its position; UnavailableError where the server is given up."""
         end = None
         try:
-            yield from self._client.map(enumerate(requests), self._ask)
+            yield from self._client.map(enumerate(batches), self._ask)
         except Failure as last:
             end = last
         if end is not None:  # raised here, so that its context does not name URLs
@@ -398,7 +401,7 @@ class Translator:
             try:
                 if isinstance(parts, Failure):
                     raise parts
-                text = translation_in(parts[part], texts[position].strip(), self._source, self._target)
+                text = translation_in(parts[part], texts[position].strip(), self._target)
                 yield position, Translation(text, tokens=tokens)
             except Failure as failure:
                 yield position, Translation(None, error=self._client.mask(str(failure)), tokens=tokens)
@@ -409,7 +412,10 @@ class Translator:
         self._unusable += result.text is None
         if self._unusable >= self.config.breaker and not self._translated and not known:
             problem = f"{self.host}: none of the first {self._unusable} captions has a translation"
-            raise UnavailableError(f"{problem}, the last one because: {result.error}", hint=_NEW_MODEL)
+            names = self._models()
+            has = f" (the server has {', '.join(names[:20])})" if names and self.config.model not in names else ""
+            hint = f"--set model=NAME for another model{has}, or --set prompt=FILE for a prompt of your own"
+            raise UnavailableError(f"{problem}, the last one because: {result.error}", hint=hint)
         return result
 
 
@@ -501,10 +507,10 @@ _REFUSAL = re.compile(
 )
 
 
-def translation_in(answer: str, text: str, source: str, target: str) -> str:
+def translation_in(answer: str, text: str, target: str) -> str:
     r"""The translation of a text in an answer, without what surrounds it.
 
-    >>> translation_in('Sure! Here is the translation:\n\n"Un perro corre"', "A dog runs", "en", "es")
+    >>> translation_in('Sure! Here is the translation:\n\n"Un perro corre"', "A dog runs", "es")
     'Un perro corre'
 
     Raises:
@@ -531,8 +537,8 @@ def translation_in(answer: str, text: str, source: str, target: str) -> str:
     scripts = expected_scripts(target)
     if scripts is not None and is_wrong_script(found, scripts):
         raise Failure(f"the answer is in another script than {target}: {_shown(found)}")
-    if others := other_language(found, target, source):
-        raise Failure(f"the answer is in {others[0]}, not {target}: {_shown(found)}")
+    if other := in_other_language(found, target):
+        raise Failure(f"the answer is in {other}, not {target}: {_shown(found)}")
     if len(text.split()) > 2 and _kernel(found) == _kernel(text):
         raise Failure(f"the answer is the caption itself: {_shown(found)}")
     return found

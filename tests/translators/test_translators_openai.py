@@ -102,7 +102,8 @@ def test_identity_holds_what_decides_the_text(web: Providers, tmp_path: Path) ->
     for name, value in (("workers", "9"), ("input_price", "2"), ("retries", "1"), ("url", f"{web.url}/v1/")):
         assert make(web, **{name: value}).identity() == plain, name
     recorded = engine.identity(make(web, workers="9", input_price="2", timeout="3").config)
-    assert recorded == {name: getattr(usual, name) for name in recorded}
+    assert recorded == {name: getattr(usual, name) for name in recorded} | {"url": f"{web.url}/v1"}
+    assert engine.identity(make(web, url=f"{web.url}/v1/chat/completions").config) == recorded
     assert engine.identity(own.config.__class__(prompt=str(moved)))["prompt"].startswith("sha256:")
 
 
@@ -338,12 +339,17 @@ def test_a_server_that_fails_and_fails_is_given_up(web: Providers) -> None:
 
 def test_a_model_that_only_gives_unusable_answers_is_given_up(web: Providers) -> None:
     """Before all captions are paid for; but not where others are known already."""
-    captions = [f"the dog number {i}" for i in range(50)]
+    captions = [f"the dog number {i}" for i in range(2000)]
     web.answers |= dict.fromkeys(captions, "I'm sorry, but I can't help with that.")
     came, error = stopped(make(web, workers="1", retries="0", breaker="7"), captions)
     assert came == 0 and "first 7 captions" in error.message and "refuses" in error.message
-    assert len(web.seen) < 12 and "--set model=NAME" in (error.hint or "")
-    results = dict(make(web, retries="0", breaker="7").translate([*captions, "known"], known={50}))
+    assert len(web.seen) < 1000 and "--set model=NAME" in (error.hint or "")
+    for text in captions:
+        web.fails(text, Fault(400, body='{"detail": "no such model"}'))
+    _, error = stopped(make(web, workers="1", retries="0", breaker="7", model="tiny:1b"), captions)
+    assert "HTTP 400: no such model" in error.message and "the server has tiny, big/model:7b" in (error.hint or "")
+    web.faults.clear()
+    results = dict(make(web, retries="0", breaker="7").translate([*captions[:50], "known"], known={50}))
     assert len(results) == 50 and not any(result.text for result in results.values())
 
 
@@ -407,7 +413,7 @@ def test_keys_go_to_the_server_they_are_named_for(web: Providers, monkeypatch: p
             make(web, key_variable="MY_KEY")
         assert "export MY_KEY=" in (caught.value.hint or "")
     facts = engine.planned("en", "es", engine.Config(url="https://api.openai.com/v1", model="m"))
-    assert facts["here"] == "yes" and "api.openai.com" in facts["warning"]
+    assert facts["here"] == "yes" and "warning" not in facts
     monkeypatch.delenv("OPENAI_API_KEY")
     facts = engine.planned("en", "es", engine.Config(url="https://api.openai.com/v1", model="m"))
     assert facts["here"] == "no" and facts["warning"] == "OPENAI_API_KEY is not set"
@@ -427,9 +433,12 @@ def test_keys_go_to_the_server_they_are_named_for(web: Providers, monkeypatch: p
         ("https://api.openai.com/v1", False),
     ],
 )
-def test_addresses_off_this_machine_are_third_parties(url: str, is_local: bool) -> None:
-    facts = engine.planned("en", "es", engine.Config(url=url, model="m", key_variable=""))
-    assert ("warning" in facts) is not is_local
+def test_addresses_off_this_machine_are_third_parties(
+    url: str, is_local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    translator = engine.Translator("en", "es", engine.Config(url=url, model="m"), dataset_dir=None, device="cpu")
+    assert ("warning" in translator.describe()) is not is_local
 
 
 def test_the_recipient_off_this_machine_is_named_before_anything_is_sent(
@@ -504,11 +513,11 @@ def test_many_at_once(web: Providers) -> None:
 
 
 def test_into_english_and_into_chinese() -> None:
-    assert translation_in("A dog on a beach", "Un perro en la playa", "es", "en") == "A dog on a beach"
-    assert translation_in("译文：一只狗在跑", "a dog runs", "en", "zh") == "一只狗在跑"
-    assert translation_in("Taxi", "Taxi", "en", "de") == "Taxi", "names and loan words stay"
+    assert translation_in("A dog on a beach", "Un perro en la playa", "en") == "A dog on a beach"
+    assert translation_in("译文：一只狗在跑", "a dog runs", "zh") == "一只狗在跑"
+    assert translation_in("Taxi", "Taxi", "de") == "Taxi", "names and loan words stay"
     for answer in ("抱歉，我无法翻译这段文字。", "A dog runs fast", "Собака бежит"):
         with pytest.raises(Failure):
-            translation_in(answer, "a dog runs", "en", "zh")
-    assert translation_in("抱歉，我们关门了", "sorry, we are closed", "en", "zh") == "抱歉，我们关门了"
-    assert translation_in("uno\ndos", "one\ntwo", "en", "es") == "uno\ndos"
+            translation_in(answer, "a dog runs", "zh")
+    assert translation_in("抱歉，我们关门了", "sorry, we are closed", "zh") == "抱歉，我们关门了"
+    assert translation_in("uno\ndos", "one\ntwo", "es") == "uno\ndos"

@@ -205,6 +205,8 @@ def test_a_dry_run_sends_nothing(user: User) -> None:
     (plan,) = json.loads(dry.out)["made"]
     assert (plan["forward model"], plan["sentences"], plan["cached"]) == ("tiny", {"forward": 96}, {"forward": 0})
     assert "forward warning" not in plan
+    elsewhere = user.ccr("url=http://gpu-3:8000/v1", options=("--dry-run", "--json"))
+    assert json.loads(elsewhere.out)["made"][0]["forward warning"] == "captions are sent to gpu-3:8000"
     words = ("translate", "--lang", "es", "--engine", "openai", "--set", "url=https://api.openai.com/v1")
     dry = toy.ccr(*words, "--set", "model=m", "--dry-run", "--json", workspace=user.workspace)
     (plan,) = json.loads(dry.out)["made"]
