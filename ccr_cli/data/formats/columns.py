@@ -41,7 +41,10 @@ LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 """A language tag."""
 MACHINE = "mt"
 """The role of a column of machine translations is `mt.LANG`."""
-_MACHINE = {MACHINE, "machine", "translated", "translation"}
+_MACHINE = {
+    MACHINE,
+    *["machine", "translated", "translation", "übersetzung", "traducción", "traduction", "翻译", "译文"],
+}
 """Words of the name of such a column."""
 _LANGUAGE = re.compile(
     rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?"
@@ -100,7 +103,7 @@ def machine_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str
 def tag_of(text: str) -> str:
     """Returns the tag of a language by its code, perhaps with a region, or its name; empty if it is none."""
     first, dash, region = text.replace("_", "-").partition("-")
-    lang = _NAMES.get(first.lower(), first if first.lower() in _CODES else "")
+    lang = _NAMES.get(first.lower(), first.lower() if first.lower() in _CODES else "")
     return lang + dash + region if lang and LANG.fullmatch(lang + dash + region) else ""
 
 

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ _MOST_ABOVE = 10
 """Most lines in which the header of a table is looked for."""
 _SAMPLE = 100
 """Rows by which columns of unknown names are guessed."""
+_UNREAD = 6
+"""Most columns that a note names as not read."""
 _FEWEST_WORDS = 1.5
 """Fewest words of a row on average in a column that is taken for the text."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|(?:(?![\u3040-\u9fff\uac00-\ud7af])[^\W\d_])+")
@@ -248,6 +250,13 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
             further = f"{path.name} has further columns for the {_word(ours)}: {', '.join(others)}"
             both = ",".join(f"text={shlex.quote(name)}" for name in (*texts, *others))
             notes.append(further + (f"; for all of them: --columns {both}" if ours == "text" else ""))
+    read = {*texts, *machine, *found.values(), *chain(*candidates(names, chosen).values())}
+    if unread := [] if headless else [name for name in all_names if name not in {*read, ""}]:
+        named = ", ".join(map(repr, unread[:_UNREAD])) + (
+            f" and {len(unread) - _UNREAD} more" * (len(unread) > _UNREAD)
+        )
+        way = "" if machine else f"; a column of machine translations: --columns {MACHINE}.LANG=NAME"
+        notes.append(f"columns of {path.name} that are not read: {named}{way}")
     doubtful = set() if headless or to_the_letter else {*found} - {*chosen, "item_id"}
     if "item_id" in dict(guessed) and "media" in found:
         doubtful.add("item_id")

@@ -77,8 +77,8 @@ class TrainingOptions:
     )
     pairs: Path | None = option(
         None,
-        "Train on the pairs of this file (.parquet or .csv) except those it calls noisy; ccr diagnose --export writes "
-        "one.",
+        "Train on the pairs of this file (.csv, .xlsx, .parquet, ...) except those it calls noisy; ccr diagnose "
+        "--export writes one.",
         "--verdicts",
         was="--pairs",
         request=True,

@@ -17,6 +17,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, UsageError, no_share
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, require_parent
+from ccr_cli.stages.shared.judged_texts import judged
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 
@@ -68,7 +69,13 @@ class Sources:
 
 
 def find_sources(
-    inputs: Inputs, lang: str | None, method: str = "", *, back: bool = False, compare: bool = False
+    inputs: Inputs,
+    lang: str | None,
+    method: str = "",
+    *,
+    back: bool = False,
+    compare: bool = False,
+    pairs: PairSelection | None = None,
 ) -> Sources:
     """Finds the data set, translations and features to train on, without noise.
 
@@ -83,6 +90,7 @@ def find_sources(
         method: The method to train.
         back: Prefer translations with back-translations.
         compare: Train on the first of two given translations into the only language, and compare it with the second.
+        pairs: A list of the pairs to train on; of several translations the one whose texts it has is preferred.
 
     Raises:
         ArtifactError: If one is missing, several fit, or they are not of one data set.
@@ -118,6 +126,11 @@ def find_sources(
         def fits(artifact: base.Artifact, language: str | None = language) -> bool:
             return of_data(artifact) and language in (None, translation.language(artifact))
 
+        of_list = judged(filter(fits, inputs.workspace.artifacts("translation")), pairs.table.frame) if pairs else None
+
+        def better(artifact: base.Artifact, of_list: set[str] | None = of_list) -> bool:
+            return (of_list is None or artifact.id in of_list) and (not back or bool(artifact.request.get("back")))
+
         which = " ".join([*([f"of {place.name}"] if place else []), *([f"into {language}"] if language else [])])
         hint = f"ccr translate{f' {inputs.workspace.relative(place)}' if place else ''} --lang {language or 'LANG'}"
         if place and (place / dataset.TEXTS).is_file():
@@ -126,7 +139,7 @@ def find_sources(
             hint = f"its texts are features, and cannot be translated: --method {untranslated}"
         find = inputs.maybe if optional else partial(inputs.one, hint=hint)
         try:
-            artifact = find("translation", which, fits, better=lambda a: not back or bool(a.request.get("back")))
+            artifact = find("translation", which, fits, better=better)
         except ArtifactError as error:
             candidates = [a for a in datasets or inputs.workspace.artifacts("dataset") if not paths or a.id in paths]
             if not language or not candidates or any(dataset.read(a).source_lang != language for a in candidates):
@@ -152,7 +165,7 @@ def find_sources(
         require_parent(artifact, data)
     if second:
         inputs.note(second)
-    return Sources(data, tuple(translated), feats, None, second)
+    return Sources(data, tuple(translated), feats, None, second, pairs)
 
 
 def make_noise(

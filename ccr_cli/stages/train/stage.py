@@ -51,11 +51,10 @@ def train(
 ) -> base.Artifact:
     """Finds the artifacts to train on, adds the synthetic mismatch, and trains a run: what `ccr train` does."""
     options.check()
-    how = {"back": _reads_back(options), "compare": options.translation_mix == "first"}
+    pairs = PairSelection.read(options.pairs, options.pairs_weight) if options.pairs else None
+    how: dict[str, Any] = {"back": _reads_back(options), "compare": options.translation_mix == "first", "pairs": pairs}
     found = partial(find_sources, inputs, options.lang, options.method, **how)
     sources = ranks.lead(lambda: add_noise(inputs, found(), options))
-    if options.pairs:
-        sources = replace(sources, pairs=PairSelection.read(options.pairs, options.pairs_weight))
     return train_on(inputs, sources, options, ranks)
 
 

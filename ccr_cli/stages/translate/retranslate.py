@@ -1,6 +1,6 @@
 """`ccr translate --only`: some captions are translated again or corrected by hand, the others stay as they are."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from ccr_cli.console import counted, say, warn
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.inputs import Inputs, made_from
+from ccr_cli.stages.shared.judged_texts import forward_texts, judged, texts_of
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Retranslation:
         frame = pd.concat([kept, new[translation.CAPTIONS.names]], ignore_index=True)
         places = [place_of.get(caption, len(place_of)) for caption in frame["caption_id"]]
         ordered: pd.DataFrame = frame.iloc[np.argsort(places, kind="stable")].reset_index(drop=True)
-        changed = {caption for caption, _ in _forward(ordered) - _forward(before)} & self.captions
+        changed = {caption for caption, _ in forward_texts(ordered) - forward_texts(before)} & self.captions
         by_hand = (
             f", {len(changed & self.corrections.keys())} of them {translation.BY_HAND}" if self.corrections else ""
         )
@@ -95,28 +96,6 @@ class Retranslation:
             raise UsageError(f"{outcome}: nothing was written", hint="another engine: --engine NAME, or corrections")
         say(outcome) if changed else warn(f"{outcome}; try another engine or model")
         return ordered
-
-
-def _texts(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
-    """Source captions with their translations, however programs end lines."""
-    return list(zip(frame["source_caption_id"], map(pairs_file.one_line, frame[column]), strict=True))
-
-
-def _forward(frame: pd.DataFrame) -> set[tuple[str, str]]:
-    return set(_texts(translation.translated(frame)))
-
-
-def _judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
-    """The ids of the translations that have most of the texts in a list, without those that repair others if both do.
-
-    So corrections are added to those that a list's translation has already.
-    """
-    texts = set(_texts(rows, "translation")) if "translation" in rows else set()
-    order = {
-        a.id: (len(_forward(translation.read(a)) & texts) if texts else 0, "only" not in a.request)
-        for a in translations
-    }
-    return {id_ for id_, place in order.items() if place == max(order.values())}
 
 
 def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
@@ -133,8 +112,8 @@ def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
     pairs = pairs_file.read(only)
     pairs.require("source_caption_id")
     rows, listed = pairs.frame, set(pairs.frame["source_caption_id"])
-    sources = set(_texts(rows, "source_text")) if "source_text" in rows else set()
-    translated = set(_texts(rows, "translation")) if "translation" in rows else set()
+    sources = set(texts_of(rows, "source_text")) if "source_text" in rows else set()
+    translated = set(texts_of(rows, "translation")) if "translation" in rows else set()
     order: dict[str, tuple[int, int]] = {}
     for artifact in known:
         data = dataset.read(artifact)
@@ -142,8 +121,8 @@ def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
         own = captions[captions["caption_id"].isin(listed)].rename(columns={"caption_id": "source_caption_id"})
         if len(own) == len(listed):
             made = filter(made_from(artifact), inputs.workspace.artifacts("translation") if translated else [])
-            found = max((len(_forward(translation.read(a)) & translated) for a in made), default=0)
-            order[artifact.id] = len(sources & set(_texts(own))), found
+            found = max((len(forward_texts(translation.read(a)) & translated) for a in made), default=0)
+            order[artifact.id] = len(sources & set(texts_of(own))), found
     if not order:
         problem = f"no data set in {inputs.workspace.root} has all captions in {only}"
         raise ArtifactError(problem, hint=f"name theirs: ccr translate DATASET --only {only}")
@@ -188,18 +167,18 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     def of_data(artifact: base.Artifact) -> bool:
         return made_from(data.artifact)(artifact) and translation.language(artifact) == lang
 
-    judged = _judged(filter(of_data, inputs.workspace.artifacts("translation")), rows)
+    judged_ids = judged(filter(of_data, inputs.workspace.artifacts("translation")), rows)
 
     def fits(artifact: base.Artifact) -> bool:
-        return of_data(artifact) and (artifact in inputs.named or artifact.id in judged)
+        return of_data(artifact) and (artifact in inputs.named or artifact.id in judged_ids)
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
     if "alternative" in rows:
         rows = rows[rows["alternative"] == original.path.name]
     other = rows.iloc[:0]
     if "translation" in rows:
-        forward = _forward(translation.read(original))
-        judged_N = [pair in forward for pair in _texts(rows, "translation")]
+        forward = forward_texts(translation.read(original))
+        judged_N = [pair in forward for pair in texts_of(rows, "translation")]
         other = rows[~np.array(judged_N, dtype=bool)]
     noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""
     corrected = rows["correction"] != ""

@@ -308,6 +308,7 @@ def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> N
     write("preise.csv", ("Artikel", "Marke", "Bild", "Beschreibung", "Preis"), *rows, delimiter=";", encoding="cp1252")
     done, data = products("preise.csv")
     assert content(data) == CAPTIONS and "--columns text=NAME,media=NAME" in done.err
+    assert "not read: 'Artikel', 'Marke', 'Preis'; " in done.err and "mt.LANG=NAME" in done.err
     write("preise.csv", ("Bild", "Preis"), *[(key, "12,90") for key in CAPTIONS])
     assert "known for the text" in run("preise.csv", "--name", "none").err
 
@@ -318,7 +319,7 @@ def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> N
     [
         (("Nr", "image", "English", "Spanish (MT)"), ""),
         (("Nr", "image", "caption", "mt_es"), ""),
-        (("Nr", "image", "caption", "translation-es"), ""),
+        (("Nr", "image", "caption", "Übersetzung (ES)"), ""),
         (("Nr", "image", "a", "b"), "text=a,mt.es=b"),
     ],
 )
@@ -332,6 +333,7 @@ def test_a_column_of_machine_translations_is_recorded(
     done, data = products(name, *(["--columns", columns] if columns else []))
     assert set(data.captions["lang"]) == {"en"} and len(data.captions) == 5
     assert "5 captions in en, 4 with a translation into es; 1 further one" in done.err
+    assert "not read: 'Nr'" in done.err
     made = toy.ccr("translate", "--lang", "es", workspace=Path("space"))
     table = translation.read(made.made)
     texts = dict(zip(table["source_caption_id"], table["text"], strict=True))

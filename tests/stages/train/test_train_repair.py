@@ -440,5 +440,7 @@ def test_a_corrected_pair_is_trained_on_with_full_belief(
     made = repaired.made
     sources = find_sources(Inputs.from_paths(Workspace(finished.root), repaired.out.split()), None)
     assert len(repaired.out.split()) == 3 and sources.translated == (made,) and sources.second is None
+    by_list = find_sources(Inputs(Workspace(finished.root)), None, pairs=PairSelection(listing.read(exported), False))
+    assert [a.id for a in by_list.translated] == [made.parent("translation").id], "the one that has the list's texts"
     triplets = TrainingData(replace(sources, pairs=PairSelection(listing.read(exported), False)), *CONFIGURED).triplets
     assert typed.items() <= dict(zip(triplets.slot_ids, triplets.target, strict=True)).items()

@@ -1,0 +1,31 @@
+"""Which translation a list of pairs is about: the one that has most of the texts that were judged."""
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from ccr_cli.artifacts import base, translation
+from ccr_cli.data.pairs_file import one_line
+
+
+def texts_of(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
+    """Ids of source captions with a text of each, however programs end lines."""
+    return list(zip(frame["source_caption_id"], map(one_line, frame[column]), strict=True))
+
+
+def forward_texts(frame: pd.DataFrame) -> set[tuple[str, str]]:
+    """The source captions of a translation's table, with their translations."""
+    return set(texts_of(translation.translated(frame)))
+
+
+def judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
+    """The ids of the translations that have most of the texts in a list, without those that repair others if both do.
+
+    So corrections are added to those that a list's translation has already.
+    """
+    texts = set(texts_of(rows, "translation")) if {"source_caption_id", "translation"} <= {*rows} else set()
+    order = {
+        a.id: (len(forward_texts(translation.read(a)) & texts) if texts else 0, "only" not in a.request)
+        for a in translations
+    }
+    return {id_ for id_, place in order.items() if place == max(order.values())}
