@@ -171,7 +171,8 @@ def read_rows(
     known = set(index.index[index["n_rows"] > 0])
     kept = [i for i in item_ids if i in known]
     if not kept:
-        raise ArtifactError(f"{artifact.path} has no features of any of the {len(item_ids)} items")
+        hint = f"import a file that also has them, by ids such as {item_ids[0]!r}" if FROM in artifact.request else None
+        raise ArtifactError(f"{artifact.path} has no features of any of the {len(item_ids)} items", hint)
     index = index.loc[kept]
     lengths = np.ones(len(kept), np.int64) if pooled else index["n_rows"].to_numpy(np.int64)
     offsets = np.concatenate([[0], np.cumsum(lengths)])

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import torch
 
 from ccr_cli.data.frames import places_of, sent
@@ -119,6 +120,10 @@ class Tokenizer(ABC):
             return distinct
         tokens = distinct.select(torch.tensor(rows, dtype=torch.int64))
         return replace(tokens, ids_N=tokens.ids_N.int())
+
+    def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
+        """The rows of a table whose `text` can be encoded; here all."""
+        return captions
 
     def words(self, text: str) -> list[str]:
         """Returns each token of a text in readable form; here the whole text."""
@@ -280,6 +285,10 @@ class GivenTokenizer(Tokenizer):
     def __init__(self, keys: Sequence[str]) -> None:
         self.row_of = {key: row for row, key in enumerate(keys)}
         super().__init__(len(self.row_of), {"keys": list(self.row_of)})
+
+    def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
+        """The rows whose text has a vector."""
+        return captions[captions["text"].isin(self.row_of)]
 
     def _ids(self, texts: list[str]) -> Iterable[list[list[int]]]:
         unknown = next((text for text in texts if text not in self.row_of), None)

@@ -72,10 +72,9 @@ def pair_list(
     The translations are in one language or several; the language that they were made from may be unknown (empty).
     """
     images, langs = Embedded(side), [lang] if isinstance(lang, str) else lang
-    heads = {
-        "source_text": f"source ({source_lang})" if source_lang else "source",
-        "translation": f"translation ({' or '.join(langs)})",
-    }
+    heads = {"source_text": f"source ({source_lang})" if source_lang else "source"}
+    if list(langs) != [source_lang]:
+        heads["translation"] = f"translation ({' or '.join(langs)})"
     if any(isinstance(pair.get("back"), str) and pair["back"] for pair in pairs):
         heads["back"] = "back-translation"
     if any(isinstance(pair.get("witness"), str) and pair["witness"] for pair in pairs):
@@ -93,7 +92,7 @@ def pair_list(
             {
                 "address": images.address(image(str(pair["item_id"]))),
                 "texts": [
-                    (k, text, own if k in (heads["translation"], "witness") else source_lang)
+                    (k, text, own if k in (heads.get("translation"), "witness") else source_lang)
                     for k, text in texts.items()
                 ],
                 "p_clean": float(pair["p_clean"]) if of_run else None,

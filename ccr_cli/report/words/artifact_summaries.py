@@ -196,7 +196,8 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
         )
     for pair in [] if brief else facts["most_suspicious"][:SUSPICIOUS]:
         figure = similarity(pair["p_clean"]) if of_run else pair["place"]
-        yield Line(f"  {figure}  {pair['source_text']}  ->  {pair['translation']}")
+        texts = dict.fromkeys([pair["source_text"], pair["translation"]])  # one if nothing was translated
+        yield Line(f"  {figure}  {'  ->  '.join(texts)}")
 
 
 def threshold(split: Mapping[str, Any]) -> str:

@@ -33,6 +33,7 @@ from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unrea
 from ccr_cli.stages.shared.load_run import load_method, method_label, run_settings, translations_of
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.other_translations import NONE, find_others, with_others
+from ccr_cli.stages.shared.text_encoders import readable_texts
 from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
@@ -141,6 +142,7 @@ def _diagnose(
     }
     other = translation.read(second) if second else None
     method, tokenizer = load_method(trained, device)
+    data, translations = readable_texts(tokenizer, data, translations, training=True)
     feats, needs, judging_by = parent(trained, "features"), method.config.needs(), load_judge(judge)
     compared = judging_by.compares_texts
     triplets = training_triplets(data, translations, pairs, feats, needs, other, compared=compared)

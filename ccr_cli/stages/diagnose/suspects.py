@@ -56,12 +56,16 @@ def with_words(
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):
         source, target = tuple(part["source_text"]), tuple(part["translation"])
+        first = part[part["place"] <= most]
+        if lang == source_lang:  # nothing was translated
+            lists = {name: pd.Series([()] * len(first), first.index) for name in ("spans_source", "spans_translation")}
+            parts.append(first.assign(flags="", unmatched_source="", unmatched_translation="", **lists))
+            continue
         known = texts_of(part["source_caption_id"], part["lang"], others)
         if parallel:
             lexicon, witness = parallel_lexicon(Path(parallel), source, target), None
         else:
             lexicon, witness = learned(source, target), witness_lexicon(source, target, list(part["back"]), known)
-        first = part[part["place"] <= most]
         texts = list(zip(first["source_text"], first["translation"], strict=True))
         flags = pd.Series(flagged(source, target, source_lang, str(lang)), index=part.index, dtype=object)[first.index]
         left = [flags_of.get("untranslated") or flags_of.get("copy", ()) for flags_of in flags]
@@ -95,6 +99,8 @@ def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     Of a translation no P(clean): it tells a translation of something else, and not one with a wrong word.
     """
     left_out = {"slot_id", "image"} | ({"p_clean"} if rows and "split" in rows[0] else set())
+    if all(row["translation"] == row["source_text"] for row in rows):
+        left_out.add("translation")
 
     def has_value(value: object) -> bool:  # 0.0 is one
         return value is not None and value is not False and value != ""

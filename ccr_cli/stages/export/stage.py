@@ -161,7 +161,7 @@ class _Sample:
     def __init__(
         self, method: Method, tokenizer: Tokenizer, data: dataset.Dataset, feats: base.Artifact, langs: Sequence[str]
     ) -> None:
-        captions = data.captions[data.captions["lang"].isin(langs)]
+        captions = tokenizer.readable(data.captions[data.captions["lang"].isin(langs)])
         self.texts = list(captions.groupby("lang").head(SAMPLE)["text"])
         encoder = method.encoder.text_encoder
         self.features: Any = None

@@ -115,7 +115,7 @@ def _queries(searcher: Searcher) -> tuple[Tensor, str]:
         ids = [item for item in items["item_id"] if item in chosen]
         return searcher.visuals(_sample(ids)).rows_VD.cpu(), "pictures"
     captions = searcher.data.captions
-    captions = captions[captions["item_id"].isin(chosen)]
+    captions = searcher.readable(captions[captions["item_id"].isin(chosen)])
     lang = next((lang for lang in searcher.langs if (captions["lang"] == lang).any()), searcher.data.source_lang)
     texts = _sample(list(captions.loc[captions["lang"] == lang, "text"]))
     return searcher.vectors(texts).cpu(), f"captions in {lang}"

@@ -21,7 +21,7 @@ from PIL import Image
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from ccr_cli.console import warn
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.report.page.rendering import SEARCH_POLICY, search_page
 from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.search.options import ServerOptions
@@ -109,7 +109,10 @@ class Service:
             raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
 
         def search() -> dict[str, Any]:
-            return {"query": q, **self._facts(next(self._searcher.texts([q], top)))}
+            try:
+                return {"query": q, **self._facts(next(self._searcher.texts([q], top)))}
+            except ArtifactError as error:  # the run has vectors of other texts only
+                raise HTTPException(422, error.message) from None
 
         return await asyncio.wrap_future(self._search_pool.submit(search))
 

@@ -23,7 +23,7 @@ import ccr_cli
 from ccr_cli.artifacts import base, dataset, run, translation
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import counted, say
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.splits import items_of
 from ccr_cli.errors import ArtifactError, UsageError
@@ -127,13 +127,16 @@ def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
     if lang is None:
         return inputs.one("run", "", hint="ccr train --method uml")
     hint = f"ccr translate --lang {lang} | ccr train - --method uml"
-    return inputs.one("run", f"that knows {lang}", lambda a: lang in languages(inputs.workspace, a), hint)
+    known, trained_on = (lambda a: lang in languages(inputs.workspace, a)), lambda a: lang in run.langs(run.config(a))
+    return inputs.one("run", f"that knows {lang}", known, hint, trained_on)
 
 
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
-    """The languages that a run was trained on: the targets, then the source."""
-    source = str(workspace.parent(trained, "dataset").toml("manifest.toml").get("source_lang", "en"))
-    return tuple(dict.fromkeys([*run.langs(run.config(trained)), source]))
+    """The languages that a run was trained on: the targets, then the source; for a model as it is, all of its data."""
+    data = workspace.parent(trained, "dataset")
+    source = str(data.toml("manifest.toml").get("source_lang", "en"))
+    others = [] if trained.counts.get("steps", 1) else dataset.read(data).languages()
+    return tuple(dict.fromkeys([*run.langs(run.config(trained)), source, *others]))
 
 
 def indexed_by(index: base.Artifact, device: str = "auto") -> SearchOptions:
@@ -284,7 +287,7 @@ class Searcher:
         """The numbers of a `HitProbability`, as rows."""
         data = dataset.read(self._inputs.parent(self.trained, "dataset"))
         frames = [data.captions[data.captions["lang"] == data.source_lang], *self._translated()]
-        captions = pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames])
+        captions = self.readable(pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames]))
         feats = self._inputs.parent(self.trained, "features")
         known = gallery(data, feats, "val", captions, "captions", self._method.config.needs())
         some = np.linspace(0, len(known.texts) - 1, min(FITTED_QUERIES, len(known.texts))).round().astype(int)
@@ -343,11 +346,18 @@ class Searcher:
         Translations are examples only of a language without human captions.
         """
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
+<<<<<<< HEAD
         sources = [self.data.captions, *(self._translated() if own else ())]
         searched = set(self._of_split()["item_id"])
         for lang, captions in product(self.langs, sources):
             of_lang = captions[(captions["lang"] == lang) & captions["item_id"].isin(searched)]
             texts = of_lang["text"].drop_duplicates()
+=======
+        captions = pd.concat([self.data.captions, *(self._translated() if own else ())])
+        captions = self.readable(captions[captions["item_id"].isin(set(self._of_split()["item_id"]))])
+        for lang in self.langs:
+            texts = captions.loc[captions["lang"] == lang, "text"].drop_duplicates()
+>>>>>>> a1e761bc (Runs that have vectors in place of a text encoder: search, index, export and diagnosis leave out texts without a vector; serve answers them)
             texts = texts[texts.str.len() <= EXAMPLE_LETTERS]
             if len(texts):
                 return list(texts.iloc[np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)])
@@ -360,6 +370,10 @@ class Searcher:
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
         return encode_and_embed(self._method, self._tokenizer, texts, self._device)
+
+    def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
+        """The captions that the run can encode: all, or those that have a vector."""
+        return self._tokenizer.readable(captions)
 
     def visuals(self, item_ids: Sequence[str]) -> Vectors:
         """Vectors of the items that have features."""
@@ -446,6 +460,11 @@ class Searcher:
         if captions.empty:
             where = "" if split == "all" else f" of its {split} items"
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
+        total, captions = len(captions), self.readable(captions)
+        if captions.empty:
+            raise ArtifactError(f"{self.trained.name} has no vectors of these {total:,} captions", hint="--split test")
+        if lacking := total - len(captions):
+            warn(f"{lacking:,} of {total:,} captions have no vector and are not searched")
         return Vectors(list(captions["caption_id"]), self.vectors(list(captions["text"])))
 
     @property

@@ -6,8 +6,8 @@ Shape suffixes: N entries of a file, T texts, D vector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.console import counted, warn
 from ccr_cli.data import features as formats
+from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import GivenTokenizer, HFTokenizer, NgramTokenizer, Tokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, TransformerTextEncoder, build_text_encoder
@@ -37,9 +38,10 @@ class TextVectors:
     """Each once."""
     vector_TD: npt.NDArray[np.float32]
 
-    def covered(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The rows of a table whose `text` has a vector."""
-        return frame[frame["text"].isin(set(self.texts))]
+    @property
+    def tokenizer(self) -> GivenTokenizer:
+        """Their row numbers."""
+        return GivenTokenizer(self.texts)
 
 
 def read_text_vectors(path: Path, captions: pd.DataFrame) -> TextVectors:
@@ -97,6 +99,25 @@ def _some(names: Collection[str]) -> str:
     return ", ".join(map(repr, sorted(names)[:3])) + (", ..." if len(names) > 3 else "")
 
 
+def readable_texts(
+    tokenizer: Tokenizer, data: Dataset, translations: Mapping[str, Mapping[str, pd.DataFrame]], *, training: bool
+) -> tuple[Dataset, dict[str, dict[str, pd.DataFrame]]]:
+    """A data set and its translations, by language and name, without texts that have no vector.
+
+    Warns of such texts of `training`.
+    """
+    if not isinstance(tokenizer, GivenTokenizer):
+        return data, {lang: dict(each) for lang, each in translations.items()}
+    read = {lang: {n: tokenizer.readable(frame) for n, frame in each.items()} for lang, each in translations.items()}
+    items = set(items_of(data.items, "train")["item_id"]) if training else set()
+    forward = (frame[frame["direction"] == "forward"] for each in translations.values() for frame in each.values())
+    texts = pd.concat([data.captions[data.captions["lang"] == data.source_lang], *forward])
+    texts = texts.loc[texts["item_id"].isin(items) & texts["text"].notna(), ["text"]].drop_duplicates()
+    if lacking := len(texts) - len(tokenizer.readable(texts)):
+        warn(f"{lacking:,} of {len(texts):,} texts of training have no vector, and their triplets are left out")
+    return replace(data, captions=tokenizer.readable(data.captions)), read
+
+
 def make_text_side(config: Any, data: Dataset, vectors: TextVectors | None = None) -> tuple[Tokenizer, TextEncoder]:
     """The tokenizer and the text encoder of a method's options; `vectors` are those of the user.
 
@@ -105,7 +126,7 @@ def make_text_side(config: Any, data: Dataset, vectors: TextVectors | None = Non
         UsageError: If texts may be longer than the encoder can read.
     """
     if vectors is not None:
-        return GivenTokenizer(vectors.texts), GivenTextEncoder(torch.from_numpy(vectors.vector_TD))
+        return vectors.tokenizer, GivenTextEncoder(torch.from_numpy(vectors.vector_TD))
     if config.text_encoder == GIVEN:
         features_TD = data.text_features()
         if features_TD is None:

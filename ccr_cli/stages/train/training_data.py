@@ -23,7 +23,7 @@ from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.pixels import load_tower, require_same
-from ccr_cli.stages.shared.text_encoders import make_text_side, read_text_vectors
+from ccr_cli.stages.shared.text_encoders import make_text_side, read_text_vectors, readable_texts
 from ccr_cli.stages.shared.triplets import Gallery, gallery, training_triplets, without
 from ccr_cli.stages.train.alignment import require_same_space
 from ccr_cli.stages.train.options import TrainingOptions
@@ -77,11 +77,8 @@ class TrainingData:
         used, compared = without(self.data, getattr(config, "left_out", "")), self.judge.compares_texts
         least = 2 if config.epochs else 0
         if self.vectors:
-            covers = self.vectors.covered
-            used = replace(used, captions=covers(used.captions))
-            translations = {
-                k: {name: covers(frame) for name, frame in each.items()} for k, each in translations.items()
-            }
+            training = config.epochs > 0
+            used, translations = readable_texts(self.vectors.tokenizer, used, translations, training=training)
         triplets = training_triplets(
             used, translations, pairs, sources.features, self.needs, second, compared=compared, least=least
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +13,19 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import toy
+from fastapi import HTTPException
 from rows import in_npz
 from safetensors.numpy import save_file
 from toy import Chain, Outcome
 
-from ccr_cli.artifacts import dataset, evaluation
+from ccr_cli.artifacts import dataset, diagnosis, evaluation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
+from ccr_cli.stages.diagnose.suspects import with_words
+from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.server import Service
+from ccr_cli.stages.search.stage import open_searcher
+from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.text_encoders import read_text_vectors
 
 CPU = ("--device", "cpu")
@@ -164,9 +171,61 @@ def test_every_later_command_reads_the_run(evaluated: Chain, tmp_path: Path) -> 
     assert toy.ok("search", query, run, "--find", "captions", *CPU, workspace=chain.root).out
     unknown = chain.ccr("search", "un texto sin vector", run, *CPU)
     assert (unknown.code, unknown.out) == (4, "") and "un texto sin vector" in unknown.err and "try:" in unknown.err
-    toy.ok("diagnose", run, "--judge", "triangle", *CPU, workspace=chain.root)
-    toy.ok("report", workspace=chain.root)
+    picture = chain.ccr("search", "--image", chain.folder / "media" / "red-circle.png", run, *CPU)
+    assert (picture.code, picture.out) == (4, "") and "not made by ccr" in picture.err
+    judged = toy.ok("diagnose", run, "--judge", "osa", *CPU, workspace=chain.root).made
+    pairs = with_words(diagnosis.read_pairs(judged), "en")
+    assert set(pairs["flags"]) == set(pairs["unmatched_source"]) == {""}, "nothing was translated"
+    assert pd.read_parquet(judged.file("pairs.parquet"))["sim_vs"].to_numpy() == pytest.approx(
+        [cosine(*vectors(chain), row.slot_id, row.item_id) for row in pairs.itertuples()], abs=1e-3
+    )
+    toy.ok("report", "--searches", "2", workspace=chain.root)
     toy.ok("export", run, workspace=chain.root)
+    service = Service(open_searcher(Inputs(Workspace(chain.root)), SearchOptions(device="cpu")))
+    found_by = asyncio.run(service.text(query, "es", 3))["hits"]
+    assert found_by[0]["item"] == found.out.splitlines()[1].split("\t")[2]
+    for example in asyncio.run(service.about())["examples"]:
+        assert asyncio.run(service.text(example, None, 1))["hits"]
+    with pytest.raises(HTTPException) as refusal:
+        asyncio.run(service.text("un texto sin vector", None, 3))
+    assert refusal.value.status_code == 422 and "un texto sin vector" in refusal.value.detail
+
+
+def cosine(texts: Rows, visual: Rows, caption: str, item: str) -> float:
+    t_D, v_D = texts[caption].astype(np.float64), visual[item].astype(np.float64)
+    return float(t_D @ v_D / np.linalg.norm(t_D) / np.linalg.norm(v_D))
+
+
+def test_what_has_no_vector_is_not_searched(chain_alone: Chain, tmp_path: Path) -> None:
+    """Vectors of the test items and of their captions alone: as many as `ccr evaluate` needs."""
+    chain, ids = chain_alone, set(items(chain_alone, "test"))
+    texts, visual = vectors(chain)
+    captions = captions_of(chain)
+    tested = captions[captions["item_id"].isin(ids)]
+    files = (
+        in_npz(tmp_path / "t", {name: texts[name] for name in tested["caption_id"]}),
+        in_npz(tmp_path / "v", {item: visual[item] for item in ids}),
+    )
+    assert evaluate(chain, *files).code == 0
+    run = chain.find("run").path
+    for lang, count in (("", len(tested)), ("es", int((tested["lang"] == "es").sum()))):
+        chosen = ("--find", "captions", "--split", "all", *(("--lang", lang) if lang else ()), *CPU)
+        found = toy.ok("search", "blue square", run, "--top", "999", *chosen, workspace=chain.root)
+        assert len(found.out.splitlines()) == 1 + count and "have no vector" in found.err
+        assert toy.ok("index", run, *chosen, workspace=chain.root).made.counts["entries"] == count
+    entries = toy.ok("index", run, "--split", "all", *CPU, workspace=chain.root).made.counts["entries"]
+    assert entries == len(ids)
+    toy.ok("export", run, workspace=chain.root)
+    unknown = chain.ccr("search", "blue square", run, "--find", "captions", "--lang", "fr", *CPU)
+    assert (unknown.code, unknown.out) == (4, "") and "fr" in unknown.err
+    none = chain.ccr("search", "blue square", run, "--find", "captions", "--split", "train", *CPU)
+    assert (none.code, none.out) == (4, "") and "--split test" in none.err
+    refused = chain.ccr("diagnose", run, *CPU)
+    assert (refused.code, refused.out) == (4, "") and "ids such as" in refused.err
+    all_items = evaluate(chain, files[0], in_npz(tmp_path / "all", visual))
+    assert all_items.code == 0
+    refused = chain.ccr("diagnose", next(p for p in all_items.paths if "/runs/" in str(p)), *CPU)
+    assert (refused.code, refused.out) == (4, "") and "48 of 48 texts" in refused.err
 
 
 def test_a_translation_and_queries_of_ones_own(workspace: Chain, tmp_path: Path) -> None:

@@ -192,7 +192,7 @@
     head.replaceChildren(
       ...(withPictures ? [heading("picture")] : []),
       heading(source ? "source (" + source + ")" : "source"),
-      heading("translation (" + lang + ")"),
+      ...(lang === source ? [] : [heading("translation (" + lang + ")")]),
       ...(withBack ? [heading("back-translation")] : []),
       heading("P(clean)", "p"),
       heading("uncertainty", "uncertainty"),
@@ -203,7 +203,7 @@
       const row = make("tr");
       if (withPictures) cell(row, "picture", picture(pair));
       cell(row, source || "source", foreign(pair.source, source));
-      cell(row, lang, foreign(pair.text, lang));
+      if (lang !== source) cell(row, lang, foreign(pair.text, lang));
       if (withBack) cell(row, "back", foreign(pair.back || "\u2013", source));
       const p = cell(row, "P(clean)", figure(pair, "p", runs));
       if (pair.rare) p.append(make("small", "rare words"));
