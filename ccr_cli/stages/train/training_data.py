@@ -3,7 +3,6 @@
 Shape suffixes: N triplets, V visual items.
 """
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
