@@ -91,7 +91,7 @@ class Teacher:
 def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> Teacher:
     """Finds the teacher: what a word means, or the run on the command line, or the only run that can teach.
 
-    Of several in the workspace that of the same seed is preferred.
+    Of several in the workspace that of the same seed is preferred; of equal models the first one counts.
 
     Raises:
         ArtifactError: If there is none, several can, or it was trained on other features.
@@ -106,12 +106,17 @@ def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> Teac
         inputs.note(named[0])
         return Teacher(named[0].id[:12], named[0])
 
+    seen: set[str] = set()
+
     def fits(artifact: base.Artifact) -> bool:
         try:
             _refuse_unfit(artifact, sources)
         except CcrError:
             return False
-        return True
+        (weights,) = (file.sha256 for file in artifact.files if file.path == "model.safetensors")
+        again = weights in seen  # `ccr evaluate --zero-shot` and `ccr train --method pretrained` make the same model
+        seen.add(weights)
+        return not again
 
     described = f"without translations on {inputs.workspace.relative(sources.features.path)}, to teach"
     found = inputs.one("run", described, fits, hint=HINT, better=lambda run: run.request["seed"] == seed)
