@@ -88,3 +88,51 @@ def test_what_one_label_says_no_other_label_leaves_out() -> None:
     }
     del runs["long"]
     assert variant_labels(runs, usual)["plain"] == "infonce", "no label says it"
+
+
+def test_runs_without_translations_belong_to_the_tables_of_all_languages() -> None:
+    """A pretrained model and one trained on English, beside runs of two languages."""
+
+    def result(run: str, lang: str, mt: str, select: str, noise: str = "none") -> tuple[str, dict[str, Any]]:
+        keys = dict.fromkeys(KEYS, "x") | {"lang": lang, "mt": mt, "select": select, "protocol": "full", "noise": noise}
+        keys |= {"fusion": "none"}
+        ratio = 0.4 if noise != "none" else 0.0
+        entry = {"run": run, "label": run, "data": "d", "split": "test", "lang": lang, "role": "target"}
+        return run, entry | {"fusion": "none", "noise": ratio, "SumR": 1.0, "signature": str(Signature(**keys))}
+
+    switched = "caption-translation-0.4-seed0"
+    trained = [result("es", "es", "a:x", "mt"), result("noisy", "es", "a:x", "mt", switched)]
+    trained += [result("fr", "fr", "a:y", "mt"), result("human", "es", "a:x", "human")]
+    untrained = [result("pretrained", lang, "none", "last") for lang in ("es", "fr")]
+    untrained += [result("translated", "es", "a:x", "last"), result("source-only", "es", "none", "human")]
+    langs = {"fr": "fr", "pretrained": "en", "source-only": "en"}
+    facts = {
+        run: compare.RunFacts(run, run, lang=langs.get(run, "es"), trained=run not in ("pretrained", "translated"))
+        for run in ("es", "noisy", "fr", "human", "pretrained", "translated", "source-only")
+    }
+    free = {"pretrained", "translated", "source-only"}
+    views = compare.views(compare.results_frame(trained + untrained, facts))
+    found = {frozenset(view.frame["label"]): view.lang for view in views}
+    assert found == {
+        frozenset({"es", "noisy"} | free): "es",
+        frozenset({"human"} | free): "es",
+        frozenset({"fr", "pretrained"}): "fr",
+    }
+    assert len(views) == 3 and views[0].setting.fields["mt"] == "a:x"
+    alone = compare.views(compare.results_frame(untrained, facts))
+    assert {frozenset(view.frame["label"]): view.lang for view in alone} == {
+        frozenset(free): "es",
+        frozenset({"pretrained"}): "fr",
+    }
+    assert len({view.title for view in views}) == 3
+    assert [view.lang for view in compare.same_but_language(alone)] == ["es", "fr"]
+    assert compare.is_plain("pretrained (translate-test)")
+
+    def config(lang: str, model: str, alone: bool = True) -> dict[str, Any]:
+        return {"data": "d", "lang": lang, "options": {"text_encoder": model}, "alone": alone}
+
+    runs = {"en": ("pretrained", config("en", "one")), "es": ("pretrained", config("es", "one"))}
+    assert variant_labels(runs) == dict.fromkeys(runs, "pretrained"), "one model, whatever was translated"
+    runs["other"] = ("pretrained", config("fr", "two"))
+    one, other = "pretrained [text_encoder=one]", "pretrained [text_encoder=two]"
+    assert variant_labels(runs) == {"en": one, "es": one, "other": other}

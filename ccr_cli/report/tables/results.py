@@ -1,11 +1,12 @@
 """Results of many evaluations side by side, where they are comparable.
 
 Two scores share a table only if their signatures agree in everything except the ratio and seed of the noise and the
-candidate set of the uncertainty. Each such setting becomes a `View`.
+candidate set of the uncertainty. Each such setting becomes a `View`. A run that was trained on no translations belongs
+to every one that agrees with it in what was measured.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -27,8 +28,11 @@ HEADLINES = {"SumR": ("SumR", "of 600"), "mAP": ("mAP@all", "of 100")}
 
 BASELINE = "infonce"
 ORACLE = "infonce (oracle)"
-PLAIN = ("source-only", "basic", BASELINE)
-"""Methods that ignore noise; the first sees no translation."""
+PRETRAINED = "pretrained"
+PLAIN = (PRETRAINED, "source-only", "basic", BASELINE)
+"""Methods that ignore noise; the first is not trained, the second sees no translation."""
+OF_TRAINING = ("mt", "select", "trained_lang")
+"""What a setting says of translations, which does not matter for a run that was trained on none."""
 
 REPLICATE = ("seed", "noise_seed")
 """What distinguishes repetitions of one setting: the seed of training, and that of the mismatch."""
@@ -56,6 +60,8 @@ class RunFacts:
     """Features and text encoder."""
     judge: str = ""
     """The judge of its training pairs."""
+    trained: bool = True
+    """Whether it was trained at all."""
     changed: tuple[str, ...] = ()
     """Options other than the method's default that its label may lack, as `key=value`."""
 
@@ -120,6 +126,10 @@ class ViewSetting:
         """The values by name: those of a signature, and what else separates results."""
         return dict(self.items)
 
+    def without(self, keys: Collection[str]) -> "ViewSetting":
+        """The setting without some of the values."""
+        return ViewSetting(tuple((key, value) for key, value in self.items if key not in keys))
+
     def __str__(self) -> str:
         return "|".join(f"{key}:{value}" for key, value in self.items)
 
@@ -158,8 +168,8 @@ def results_frame(
         Columns run_id, run, data, split, lang, caption_set, role, fusion, method, label, noise, seed, noise_seed,
         zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang (the language
         of the queries if the run was trained on it, otherwise all languages of the run), trained_on (the data set with
-        its id, or `ITSELF`), asked (the kind of the queries), encoder, judge, noise_kind, key, figure (the headline),
-        low and high (its interval) and `METRICS`.
+        its id, or `ITSELF`), translated (whether it was trained on translations), asked (the kind of the queries),
+        encoder, judge, noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
     """
     rows, results = [], list(results)
     engines_of: dict[tuple[object, object], set[str]] = defaultdict(set)
@@ -167,7 +177,8 @@ def results_frame(
         if signature.is_translate_test(str(result.get("fusion"))):
             engines_of[result.get("data"), result.get("lang")].add(_engine(result))
     for run_id, result in results:
-        fact = (facts or {}).get(run_id) or RunFacts(str(result.get("run")), _alone(result))
+        fact = (facts or {}).get(run_id)
+        fact = fact or RunFacts(str(result.get("run")), _alone(result), trained=result.get("method") != PRETRAINED)
         figure, lang, signed = evaluation.headline(result), str(result.get("lang")), signature.signature_of(result)
         low, high = evaluation.interval(result, figure) or (None, None)
         trained_on = signed.rules.trained_on if signed else ""
@@ -187,7 +198,8 @@ def results_frame(
             "signed": signed,
             "queries": (result.get("t2v") or {}).get("queries"),
             "asked": signed.queries if signed else signature.HUMAN,
-            "trained_lang": lang if lang in fact.lang.split("+") else fact.lang,
+            "trained_lang": lang if lang in fact.lang.split("+") or not fact.trained else fact.lang,
+            "translated": fact.trained and not (signed and signed.mt == signature.NONE),
             "trained_on": trained_on or (fact.data or UNKNOWN if result.get("zero_shot") else ITSELF),
             "encoder": fact.encoder,
             "judge": fact.judge,
@@ -260,7 +272,7 @@ def views(frame: pd.DataFrame) -> list[View]:
     Each kind of noise has its own view; results without noise belong to every one.
     """
     split = []
-    for _, rows in frame.groupby("key", sort=True):
+    for rows in _comparable_rows(frame):
         kinds = sorted(set(rows["noise_kind"]) - {"none"}) or ["none"]
         for kind in kinds:
             part = rows[rows["noise_kind"].isin([kind, "none"])].reset_index(drop=True)
@@ -275,6 +287,15 @@ def views(frame: pd.DataFrame) -> list[View]:
         extra = signature_words.distinction(same, view.setting.fields)
         unique.append(replace(view, title=f"{view.title} ({extra})") if extra else view)
     return unique
+
+
+def _comparable_rows(frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The rows of each setting, then those of runs without translations that agree with it in all but these."""
+    measured = frame["key"].map(lambda setting: setting.without(OF_TRAINING)) if len(frame) else frame["key"]
+    for _, rows in frame.groupby(measured, sort=True):
+        translated = rows["translated"].astype(bool)
+        settings = [part for _, part in rows[translated].groupby("key", sort=True)]
+        yield from [pd.concat([part, rows[~translated]]) for part in settings] or [rows]
 
 
 def same_but_language(views: Sequence[View]) -> list[View]:

@@ -184,7 +184,13 @@ def _cost(rows: pd.DataFrame, label: str, costs: Costs) -> SystemCost:
 
 
 def _lacking(by_lang: Mapping[str, pd.DataFrame]) -> str:
-    rows = pd.concat(by_lang.values()).sort_values("seed").drop_duplicates("run_id").drop_duplicates("label")
-    words = ["ccr evaluate", *(f"runs/{name}" for name in dict.fromkeys(rows["run"])), f"--split {VALIDATION}"]
-    command = " ".join([*words, *(f"--lang {lang}" for lang in by_lang)])
-    return f"Test results do not choose a system. For a choice by validation: {command}, then ccr report."
+    rows = pd.concat(by_lang.values()).sort_values("seed").drop_duplicates(["run_id", "label"])
+    rows = rows.drop_duplicates("label")
+    translated = rows["label"].map(lambda label: Label.parse(label).is_translate_test)
+    with_both = {*rows.loc[translated, "run"]}  # such an evaluation also has the queries as they are
+    commands = []
+    for names, flag in ([name for name in rows["run"] if name not in with_both], ""), (with_both, " --translate-test"):
+        runs = " ".join(f"runs/{name}" for name in dict.fromkeys(names))
+        langs = " ".join(f"--lang {lang}" for lang in by_lang)
+        commands += [f"ccr evaluate {runs} --split {VALIDATION} {langs}{flag}"] if runs else []
+    return f"Test results do not choose a system. For a choice by validation: {', '.join(commands)}, then ccr report."

@@ -10,6 +10,8 @@ DTYPE = "float32"
 """Precision of the training of a run whose config does not name it."""
 SOURCE = "source"
 """The version of somebody's own method or judge, which says nothing about runs of other methods."""
+ALONE = "alone"
+"""Key of the configuration of a run that was trained on no translations, and so belongs to the tables of all."""
 Runs = Mapping[str, tuple[Label, Mapping[str, Any]]]
 """By id, the label and the run's config.json."""
 
@@ -57,7 +59,7 @@ def _short(key: str) -> str:
 def _meet(runs: Runs, some: Sequence[str], others: Sequence[str]) -> bool:
     """Whether two groups of runs may share a table: they have one data set, and a language in common."""
     configs = ([runs[run][1] for run in group] for group in (some, others))
-    first, second = ({(config.get("data"), lang) for config in of for lang in _langs(config)} for of in configs)
+    first, second = ({(config.get("data"), lang) for config in of for lang in _tables(config, runs)} for of in configs)
     return bool(first & second)
 
 
@@ -66,12 +68,17 @@ def _one_table(runs: Runs) -> list[tuple[Label, list[str]]]:
     groups: dict[tuple[Label, Any], list[tuple[set[str], list[str]]]] = {}
     for run, (label, config) in runs.items():
         of_label = groups.setdefault((label, config.get("data")), [])
-        langs, members = set(_langs(config)), [run]
+        langs, members = _tables(config, runs), [run]
         for other in [group for group in of_label if group[0] & langs]:
             of_label.remove(other)
             langs, members = langs | other[0], other[1] + members
         of_label.append((langs, members))
     return [(label, members) for (label, _), of_label in groups.items() for _, members in of_label]
+
+
+def _tables(config: Mapping[str, Any], runs: Runs) -> set[str]:
+    """The target languages whose tables a run is in: without translations those of all."""
+    return {lang for _, each in runs.values() for lang in _langs(each)} if config.get(ALONE) else set(_langs(config))
 
 
 def _langs(config: Mapping[str, Any]) -> list[str]:

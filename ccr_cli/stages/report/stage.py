@@ -27,7 +27,7 @@ from ccr_cli.report.page import compose
 from ccr_cli.report.tables import results
 from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.systems import SystemCost
-from ccr_cli.report.tables.variants import variant_labels
+from ccr_cli.report.tables.variants import ALONE, variant_labels
 from ccr_cli.stages.diagnose.stage import usual_judge
 from ccr_cli.stages.report.examples import Examples
 from ccr_cli.stages.report.options import ReportOptions
@@ -199,10 +199,12 @@ def _facts(
     """Facts from the runs' configurations; variants of a method get different labels."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
     named, defaults = {}, {}
+    trained = {run_id: artifact.counts.get("steps", 1) > 0 for run_id, artifact in runs.items()}
+    alone = {run_id: not (trained[run_id] and artifact.has_parent("translation")) for run_id, artifact in runs.items()}
     for run_id, config in configs.items():
         # without a translation the target language is the source, whose human captions may be used
         human = config.get("select") == HUMAN and runs[run_id].has_parent("translation")
-        more = {"select": HUMAN if human else "", "mended": _mended(inputs, runs[run_id])}
+        more = {"select": HUMAN if human else "", "mended": _mended(inputs, runs[run_id]), ALONE: alone[run_id]}
         try:
             named[run_id] = (method_label(config), config | more)
             defaults[run_id] = default_options(config)
@@ -219,6 +221,7 @@ def _facts(
             noise_seed=(config.get("noise") or {}).get("seed"),
             encoder=_encoder(inputs, runs[run_id], config),
             judge=str(config["options"]["judge"]),
+            trained=trained[run_id],
             changed=_changed(config["options"], defaults.get(run_id) or {}, named[run_id][0]),
         )
         for run_id, config in configs.items()

@@ -16,8 +16,13 @@ from toy import Chain
 from ccr_cli.artifacts import dataset, evaluation, translation
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import TRANSLATE_TEST, fusion_value, is_translate_test, read_fusion
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.report.tables import results
+from ccr_cli.report.tables.differences import QueryRanks
+from ccr_cli.report.tables.systems import systems
+from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.triplets import read_visuals
 
@@ -92,6 +97,28 @@ def test_a_pretrained_model_and_another_data_set(untranslated: Chain, tmp_path: 
     assert "left out" in done.err and "datasets/other --with-queries" in done.err
     found = {(r["lang"], r["label"]) for r in evaluation.results(done.made)}
     assert found == {("es", "pretrained"), ("es", "pretrained (translate-test)"), ("en", "pretrained")}
+
+
+def test_trained_and_untrained_systems_share_one_table(finished: Chain, tmp_path: Path) -> None:
+    """Zero-shot, translate-test and trained runs, with what validation says and what it lacks."""
+    root = shutil.copytree(finished.root, tmp_path / "ws")
+    model = tinydual.save("clip", tmp_path / "model")
+    translated = finished.find("translation").path.relative_to(finished.root)
+    call = ("evaluate", "--zero-shot", "--model", model, *CPU)
+    toy.ok(*call, "--translate-test", root / translated, workspace=root)
+    toy.ok(*call, workspace=root)  # a run without the translation: the same model
+    made = gather(Inputs(Workspace(root)))
+    frame = results.results_frame(made.results, made.facts)
+    main, *others = results.views(frame)
+    names = {"pretrained", f"pretrained ({TRANSLATE_TEST})"}
+    assert (main.lang, main.split) == ("es", "test") and {"uml", "infonce"} < {*main.frame["method"]}
+    assert {Label.parse(label).base for label in main.frame["label"]} >= names
+    assert not any({*main.frame["run"]} <= {*view.frame["run"]} for view in others if view.lang == "es")
+    table = systems(frame, main, made.costs, QueryRanks(made.rankings))
+    assert table is not None
+    labels = [str(row.cells[0].value) for row in table.rows]
+    assert sum(Label.parse(label).method == "pretrained" for label in labels) == 2, labels
+    assert table.notes[0].count("ccr evaluate") == 2 and table.notes[0].count("--translate-test") == 1
 
 
 def test_it_is_compared_with_the_queries_as_they_are(finished: Chain, tmp_path: Path) -> None:
