@@ -6,10 +6,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import sharedbatch
+import tinydual
 import torch
 import toy
 from safetensors.torch import load_file
@@ -60,11 +62,11 @@ def alone(sources: Chain, tmp_path_factory: pytest.TempPathFactory) -> base.Arti
     return toy.ok(*TRAIN, "--epochs", "3", "--name", "mine", workspace=root).made
 
 
-def launch(workspace: Chain, *options: str) -> subprocess.Popen[str]:
+def launch(workspace: Chain, *options: str, train: Sequence[str] = TRAIN) -> subprocess.Popen[str]:
     """Starts training by two processes."""
     environment = toy.environment(workspace.root)
     return subprocess.Popen(
-        [*COMMAND, *TRAIN, *options, "--name", "mine"],
+        [*COMMAND, *train, *options, "--name", "mine"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -91,6 +93,30 @@ def test_two_processes_train_the_run_of_one(workspace: Chain, alone: base.Artifa
     assert last[1]["p_clean"].to_numpy() == pytest.approx(last[0]["p_clean"].to_numpy(), abs=1e-2)
     again = launch(workspace, "--epochs", "3")
     assert again.communicate(timeout=300)[0].splitlines()[-1] == str(made.path) and again.returncode == 0
+
+
+@pytest.mark.slow
+def test_the_opinion_of_a_pretrained_model_reaches_all_processes(workspace: Chain, tmp_path: Path) -> None:
+    """`osa` judges once, before the first step, and from then on every process weights its pairs."""
+    model, clip = tinydual.save("clip", tmp_path / "clip"), ("--encoder", "clip", "--device", "cpu")
+    feats = toy.ok("extract", *clip, "--set", f"model={model}", workspace=workspace.root).made.path
+    settings = ("head=residual", "judge=osa", "judge_side=cross_modal", "lr=0.02", "temperature=0.1")
+    train = ("train", "--method", "infonce", "--noise", "0.4", "--epochs", "2", "--batch-size", "16", "--device", "cpu")
+    train += (str(feats), *(word for option in settings for word in ("--set", option)))
+    one = toy.ok(*train, "--name", "alone", workspace=workspace.root).made
+    process = launch(workspace, train=train)
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    two = base.load(Path(out.splitlines()[-1]))
+    assert two.request == one.request and two.about["environment"]["processes"] == 2
+    beliefs = [[frame["p_clean"].to_numpy() for _, frame in run.evidence(made)] for made in (one, two)]
+    assert len(beliefs[0]) == len(beliefs[1]) == 3 and 0.05 < beliefs[0][0].std()
+    for alone, together in zip(*beliefs, strict=True):
+        assert together == pytest.approx(alone, abs=1e-4)
+    for column in ("loss.total", "val.SumR", "judge.mean_p_clean"):
+        assert run.history(two)[column].to_numpy() == pytest.approx(
+            run.history(one)[column].to_numpy(), rel=1e-3, nan_ok=True
+        )
 
 
 @pytest.mark.slow
