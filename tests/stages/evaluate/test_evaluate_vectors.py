@@ -177,7 +177,7 @@ def test_every_later_command_reads_the_run(evaluated: Chain, tmp_path: Path) -> 
     pairs = with_words(diagnosis.read_pairs(judged), "en")
     assert set(pairs["flags"]) == set(pairs["unmatched_source"]) == {""}, "nothing was translated"
     assert pd.read_parquet(judged.file("pairs.parquet"))["sim_vs"].to_numpy() == pytest.approx(
-        [cosine(*vectors(chain), row.slot_id, row.item_id) for row in pairs.itertuples()], abs=1e-3
+        [cosine(*vectors(chain), str(row.slot_id), str(row.item_id)) for row in pairs.itertuples()], abs=1e-3
     )
     toy.ok("report", "--searches", "2", workspace=chain.root)
     toy.ok("export", run, workspace=chain.root)

@@ -101,8 +101,8 @@ def test_the_opinion_of_a_pretrained_model_reaches_all_processes(workspace: Chai
     model, clip = tinydual.save("clip", tmp_path / "clip"), ("--encoder", "clip", "--device", "cpu")
     feats = toy.ok("extract", *clip, "--set", f"model={model}", workspace=workspace.root).made.path
     settings = ("head=residual", "judge=osa", "judge_side=cross_modal", "lr=0.02", "temperature=0.1")
-    train = ("train", "--method", "infonce", "--noise", "0.4", "--epochs", "2", "--batch-size", "16", "--device", "cpu")
-    train += (str(feats), *(word for option in settings for word in ("--set", option)))
+    train = ["train", "--method", "infonce", "--noise", "0.4", "--epochs", "2", "--batch-size", "16", "--device", "cpu"]
+    train += [str(feats), *(word for option in settings for word in ("--set", option))]
     one = toy.ok(*train, "--name", "alone", workspace=workspace.root).made
     process = launch(workspace, train=train)
     out, err = process.communicate(timeout=300)
