@@ -346,18 +346,11 @@ class Searcher:
         Translations are examples only of a language without human captions.
         """
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
-<<<<<<< HEAD
         sources = [self.data.captions, *(self._translated() if own else ())]
         searched = set(self._of_split()["item_id"])
         for lang, captions in product(self.langs, sources):
             of_lang = captions[(captions["lang"] == lang) & captions["item_id"].isin(searched)]
-            texts = of_lang["text"].drop_duplicates()
-=======
-        captions = pd.concat([self.data.captions, *(self._translated() if own else ())])
-        captions = self.readable(captions[captions["item_id"].isin(set(self._of_split()["item_id"]))])
-        for lang in self.langs:
-            texts = captions.loc[captions["lang"] == lang, "text"].drop_duplicates()
->>>>>>> a1e761bc (Runs that have vectors in place of a text encoder: search, index, export and diagnosis leave out texts without a vector; serve answers them)
+            texts = self.readable(of_lang)["text"].drop_duplicates()
             texts = texts[texts.str.len() <= EXAMPLE_LETTERS]
             if len(texts):
                 return list(texts.iloc[np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)])
