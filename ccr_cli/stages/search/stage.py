@@ -455,7 +455,7 @@ class Searcher:
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
         total, captions = len(captions), self.readable(captions)
         if captions.empty:
-            raise ArtifactError(f"{self.trained.name} has no vectors of these {total:,} captions", hint="--split test")
+            raise ArtifactError(f"{self.trained.name} has no vectors of these {total:,} captions", hint="--split all")
         if lacking := total - len(captions):
             warn(f"{lacking:,} of {total:,} captions have no vector and are not searched")
         return Vectors(list(captions["caption_id"]), self.vectors(list(captions["text"])))

@@ -219,7 +219,7 @@ def test_what_has_no_vector_is_not_searched(chain_alone: Chain, tmp_path: Path) 
     unknown = chain.ccr("search", "blue square", run, "--find", "captions", "--lang", "fr", *CPU)
     assert (unknown.code, unknown.out) == (4, "") and "fr" in unknown.err
     none = chain.ccr("search", "blue square", run, "--find", "captions", "--split", "train", *CPU)
-    assert (none.code, none.out) == (4, "") and "--split test" in none.err
+    assert (none.code, none.out) == (4, "") and "--split all" in none.err
     refused = chain.ccr("diagnose", run, *CPU)
     assert (refused.code, refused.out) == (4, "") and "ids such as" in refused.err
     all_items = evaluate(chain, files[0], in_npz(tmp_path / "all", visual))
