@@ -23,7 +23,7 @@ from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
-from ccr_cli.report.tables.results import BASELINE, base_label
+from ccr_cli.report.tables.results import BASELINE, PRETRAINED, base_label
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
 from ccr_cli.report.words import signature_words
@@ -297,15 +297,14 @@ def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) ->
             trained = (result.get("ensemble") or [result["run"]])[0]
             signed, queries = signature_of(result), (result.get("t2v") or {}).get("queries") or FEW_QUERIES
             items = read_galleries(signed.gallery)[2] if signed else FEW
-            todo = ", ".join(
-                [
-                    *([f"more test items than {items}"] if items < FEW else []),
-                    *([f"more queries than {queries}"] if queries < FEW_QUERIES else []),
-                    "more epochs (ccr train --epochs)",
-                    *(["--method infonce"] if base_label(result["label"]) != BASELINE else []),
-                ]
-            )
-            todo += f", or check the pairs: ccr diagnose runs/{trained}"
+            steps = [f"more test items than {items}"] if items < FEW else []
+            steps += [f"more queries than {queries}"] if queries < FEW_QUERIES else []
+            if result["method"] == PRETRAINED:
+                todo = ", ".join([*steps, "a model that knows the language, or translated queries (--translate-test)"])
+            else:
+                steps.append("more epochs (ccr train --epochs)")
+                steps += ["--method infonce"] if base_label(result["label"]) != BASELINE else []
+                todo = f"{', '.join(steps)}, or check the pairs: ccr diagnose runs/{trained}"
             text = f"{_queries(result)}: SumR {metric(result['SumR'])} is close to chance ({metric(level)})"
             yield Line(f"{text}\n  try: {todo}", warning=True)
 

@@ -121,6 +121,9 @@ def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
 
 
 def _near_chance(level: float, method: str) -> str:
+    if Label.parse(method).method == results.PRETRAINED:
+        todo = "Try a model that knows the language, or translated queries (ccr evaluate --translate-test)."
+        return f"That is close to chance (SumR {metric(level)}). {todo}"
     other = "" if results.base_label(method) == results.BASELINE else f", try {results.BASELINE}"
     todo = f"Train it for more epochs{other}, or check the pairs with ccr diagnose."
     return f"That is close to chance (SumR {metric(level)}). {todo}"

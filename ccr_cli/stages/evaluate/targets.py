@@ -17,7 +17,7 @@ from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.evaluate.options import BOTH, EvaluationOptions
 from ccr_cli.stages.evaluate.queries import captions_of, machine_captions, read_queries
 from ccr_cli.stages.shared.ensemble import Ensemble
-from ccr_cli.stages.shared.inputs import Inputs, like, refuse_unread
+from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread
 from ccr_cli.stages.shared.leaks import other_leak, own_leak
 from ccr_cli.stages.shared.splits import Split
 
@@ -105,6 +105,8 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
         queries = tuple((lang, FILE) for lang in dict.fromkeys(table["lang"]))
         _refuse_languages(protocol, [lang for lang, _ in queries])
     else:
+        if options.translate_test and not options.langs and {*trained} == {own.source_lang}:
+            options = replace(options, langs=_with_queries(inputs, own))
         queries = _own_queries(split, options, settings, protocol, translations)
     folds = fold_of(split.items, protocol, own.name)
     split = split.where(split.items["item_id"].isin(folds))
@@ -154,6 +156,22 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
     for reason in refused:
         warn(f"left out: {with_hint(reason)}")
     return [replace(t, features=ensemble.features_of(inputs, t.data, t.features[0])) for t in targets]
+
+
+def _with_queries(inputs: Inputs, data: Dataset) -> tuple[str, ...]:
+    """The languages whose queries are translated: what a run that was trained on the source language is tested in.
+
+    Raises:
+        ArtifactError: If there is none.
+    """
+    named = [artifact for artifact in inputs.named if artifact.kind == "translation"]
+    known = [a for a in named or inputs.workspace.artifacts("translation") if made_from(data.artifact)(a)]
+    langs = tuple(sorted({translation.language(a) for a in known if a.request.get("queries")}))
+    if not langs:
+        command = f"ccr translate {inputs.workspace.relative(data.artifact.path)} --with-queries --lang LANG"
+        problem = f"no queries of {data.name} are translated into {data.source_lang}"
+        raise ArtifactError(problem, hint=command)
+    return langs
 
 
 def _translated_by(

@@ -72,16 +72,22 @@ def test_translated_queries_search_alone(finished: Chain) -> None:
 def test_the_translation_may_be_made_afterwards(untranslated: Chain, tmp_path: Path) -> None:
     chain = Chain(untranslated.folder, shutil.copytree(untranslated.root, tmp_path / "ws"))
     call = ("evaluate", chain.find("run").path, "--lang", "es", "--translate-test", *CPU)
-    refused = chain.ccr(*call)
-    assert (refused.code, refused.out) == (4, "")
-    assert "ccr translate datasets/toy --with-queries --lang es" in refused.err
+    short = tuple(word for word in call if word not in ("--lang", "es"))  # in the languages that are translated
+    for words, lang in ((call, "es"), (short, "LANG")):
+        refused = chain.ccr(*words)
+        assert (refused.code, refused.out) == (4, "")
+        assert f"ccr translate datasets/toy --with-queries --lang {lang}" in refused.err
     toy.ok("translate", "--lang", "es", workspace=chain.root)
     assert chain.ccr(*call).code == 4, "a translation without queries is of no use"
     made = toy.ok("translate", "--lang", "es", "--with-queries", workspace=chain.root).made
     done = toy.ok(*call, workspace=chain.root).made
     assert made.id in {parent.id for parent in done.parents}
-    plain, alone, _ = evaluation.results(done)
+    plain, alone, english = evaluation.results(done)
     assert alone["label"] == "source-only (translate-test)" and alone["SumR"] != plain["SumR"]
+    again = evaluation.results(toy.ok(*short, workspace=chain.root).made)
+    assert [(r["lang"], r["label"], r["SumR"]) for r in again] == [
+        (r["lang"], r["label"], r["SumR"]) for r in (plain, alone, english)
+    ]
     assert plain["signature"].mt == alone["signature"].mt == "none"
 
 

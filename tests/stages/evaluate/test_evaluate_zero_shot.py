@@ -38,6 +38,7 @@ def test_a_model_is_evaluated_on_every_data_set_in_every_language(
     assert {r["method"] for r in results.values()} == {"pretrained"}
     warned = [line for line in done.err.splitlines() if "tokenizer" in line]
     assert len(warned) == 3 and not any(" en " in line for line in warned) and "chance" in done.err
+    assert "--epochs" not in done.err and "--translate-test" in done.err
     assert all(float(line.split("%")[0].split()[-1]) > 33 for line in warned), warned
 
     costs = gather(Inputs(Workspace(workspace.root))).costs
