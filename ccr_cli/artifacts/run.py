@@ -4,6 +4,7 @@ Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (be
 `tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,7 @@ STOPPED = "stopped.json"
 """Why training ended early and which epoch was kept; absent otherwise."""
 EVIDENCE = table_schema("slot_id string, sim_vs float32, sim_vt float32, sim_st float32, p_clean float32")
 """Cosine similarities of each training triplet's sides and the judge's probability that V and T match."""
+_SEED = re.compile(r"-seed\d+(?=-|$)")
 LANG, ALTERNATIVE = (pa.field(name, pa.string(), nullable=False) for name in ("lang", "alternative"))
 """Language and name of the translation: columns of a table of triplets if a run has several languages, or several
 translations of one."""
@@ -46,8 +48,17 @@ def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def config(artifact: Artifact) -> dict[str, Any]:
-    """Reads the effective configuration of a run; models of this machine by the names of their folders alone."""
+    """Reads the effective configuration of a run; models of this machine by the names of their folders alone.
+
+    Its features and a run that taught it go by their names, that one without the seed: it is another one for each seed.
+    """
     settings: dict[str, Any] = portable_values(artifact.json("config.json"), artifact.path)
+    for link in artifact.parents:
+        name = link.path.rpartition("/")[2]
+        if link.kind == "features":
+            settings["features"] = name
+        elif link.kind == "run" and "teacher" in settings.get("options", {}):
+            settings["options"]["teacher"] = _SEED.sub("", name)
     return settings
 
 

@@ -114,6 +114,7 @@ class Trainer:
         """Writes what is known before the first step: the tokenizer and config.json."""
         folder, data, request = self.build.folder, self.data, self.build.request
         galleries = list(data.validation.values())
+        name_of = {parent.kind: parent.path.rpartition("/")[2] for parent in self.build.parents}
         tokenizer = folder / "tokenizer"
         tokenizer.mkdir(exist_ok=True)
         data.tokenizer.save(tokenizer)
@@ -130,8 +131,8 @@ class Trainer:
             "criterion": data.criterion,
             "validation": [sum(len(g.texts) for g in galleries), len(galleries[0].item_ids)] if galleries else None,
             "dtype": request["dtype"],
-            "data": self.build.parents[0].path.rsplit("/", 1)[-1],
-            "features": self.build.parents[-1].path.rsplit("/", 1)[-1],
+            "data": name_of["dataset"],
+            "features": name_of["features"],
             "visual_dim": data.visual_dim,
         }
         if data.tower:

@@ -59,13 +59,17 @@ def test_a_word_names_the_teacher_and_the_request_its_content(taught: Chain) -> 
     piped = toy.ok(
         "train", "-", "--method", "distil", *QUICK, workspace=taught.root, stdin=f"{taught.root}/runs/teacher\n"
     )
-    assert run.config(piped.made)["options"]["teacher"] == taught.find("run", "teacher").id[:12]
+    assert piped.made.request["teacher"] == taught.find("run", "teacher").id[:12]
+    settings = run.config(piped.made)
+    assert settings["options"]["teacher"] == "teacher"
+    assert settings["features"] == piped.made.json("config.json")["features"] == taught.find("features").name
 
 
 def test_the_usual_teacher_leaves_no_digits_in_the_name(workspace: Chain) -> None:
     toy.ok("train", "--method", "source-only", "--device", "cpu", workspace=workspace.root)
     made = toy.ok("train", "--method", "distil", "--device", "cpu", workspace=workspace.root).made
     assert of_teacher(workspace.find("run", "toy-es-source-only"), made.request) == {}
+    assert run.config(made)["options"]["teacher"] == "toy-es-source-only", "the same for all seeds"
     other = toy.ok("train", "--method", "source-only", *QUICK, "--set", "lr=0.01", workspace=workspace.root).made
     assert of_teacher(other, made.request) == {"epochs": 1, "batch_size": 16, "buckets": 512, "lr": 0.01}
 
