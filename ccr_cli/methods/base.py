@@ -94,7 +94,7 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
         if not visual_dim == text_encoder.dim == config.dim:
             sides = f"the features have {visual_dim} dimensions and the texts {text_encoder.dim}"
             more = "" if config.dim in (visual_dim, text_encoder.dim) else f" (dim={config.dim})"
-            hint = "features and text_encoder of one dual encoder, pooling=own, and no dim; or head=linear"
+            hint = "a dual encoder with one dimension for both, pooling=own and no dim; or train with head=linear"
             raise UsageError(f"head={config.head}: {sides}{more}", hint=hint)
         aligned = AlignedHead(visual_dim, config.dropout, residual=config.head == "residual")
         return DualEncoder(aligned, text_encoder, None, config.text_dropout)
