@@ -90,7 +90,8 @@ def test_a_dual_encoder_teaches_as_the_run_pretrained(sources: Chain, tmp_path: 
     chain = Chain(sources.folder, root)
     model = tinydual.save("clip", tmp_path / "clip", 3)
     toy.ok("extract", "--encoder", "clip", "--device", "cpu", "--set", f"model={model}", workspace=root)
-    toy.ok("train", "--method", "pretrained", "--device", "cpu", workspace=root)
+    for lang in ("en", "es"):  # one model, of which the first run teaches
+        toy.ok("train", "--method", "pretrained", "--lang", lang, "--device", "cpu", workspace=root)
     made = train(chain).made
     assert made.request["head"] == "identity" and not head(made)
     other = tinytext.save("bert", tmp_path / "bert")
