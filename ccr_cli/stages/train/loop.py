@@ -6,8 +6,7 @@ Shape suffixes: N triplets, T texts, V visual items, D dimension.
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine
 from ccr_cli.stages.train.teacher import Teacher
+from ccr_cli.stages.train.tracking import Curves, tracking
 from ccr_cli.stages.train.training_data import TrainingData
 
 STOPPING = "stopping after this step; the same signal again stops at once"
@@ -90,16 +90,17 @@ class Trainer:
         epochs, steps = self.config.epochs, self.engine.steps
         done = self.state.epoch * steps + self.state.step
         collapse = ""
+        tracker = self.options.report_to if self.ranks.first else None
         with (
             stop_signals(STOPPING if self.ranks.first else "") as received,
             progress(epochs * steps - done, f"train {self.options.method}", "steps") as advance,
-            self._curves(done) as writer,
+            tracking(tracker, self.build.final, self.build.request, done) as curves,
         ):
             try:
                 if self.state.best_epoch is None:
                     self._begin()
                 while self.state.epoch < epochs:
-                    self._epoch(self.state.epoch + 1, advance, received, writer)
+                    self._epoch(self.state.epoch + 1, advance, received, curves)
             except Collapsed as collapsed:
                 collapse = f"stopped in epoch {self.state.epoch + 1}: {collapsed}"
         if collapse and not epochs:
@@ -161,7 +162,7 @@ class Trainer:
             entry = {"epoch": 0, "loss": {}, "val": val, "judge": judged, "best": self.state.best_epoch == 0}
             self.state.history.append(entry)
 
-    def _epoch(self, epoch: int, advance: Any, received: list[int], writer: Any) -> None:
+    def _epoch(self, epoch: int, advance: Any, received: list[int], curves: Curves) -> None:
         state, steps = self.state, self.engine.steps
         self.method.start_epoch(epoch)
         self.method.train()
@@ -180,7 +181,7 @@ class Trainer:
             if state.step % CHECK_STEPS == 0 or signal_number or due:
                 self._check_loss()
             if state.step % CHECK_STEPS == 0:
-                log_curves(writer, {"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
+                curves.write({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
             if signal_number or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
@@ -201,7 +202,7 @@ class Trainer:
         state.history.append(entry)
         seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
-        log_curves(writer, {**entry, "machine": state.timing[-1]}, epoch * steps)
+        curves.write({**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
         signal_number, due = self.ranks.agree(next(iter(received), None), self._due())
         if signal_number or due or epoch == self.config.epochs:
@@ -360,21 +361,6 @@ class Trainer:
             place = f"step {step} of {self.engine.steps} of epoch {epoch + 1}" if step else f"epoch {epoch}"
             say(f"going on after {place} of {epochs}")
 
-    @contextmanager
-    def _curves(self, done: int) -> Iterator[Any]:
-        """Opens TensorBoard's log if it is selected; it lies beside the runs, since it is no part of an artifact.
-
-        Entries after the `done` steps, by an earlier attempt, are removed.
-        """
-        if self.options.report_to is None or not self.ranks.first:
-            yield None
-            return
-        from torch.utils.tensorboard import SummaryWriter
-
-        folder = self.build.final.parent.parent / "tensorboard" / self.build.final.name
-        with SummaryWriter(str(folder), purge_step=done + 1) as writer:
-            yield writer
-
     def _finish(self, collapse: str) -> None:
         """Writes the best epoch's weights, the record, and why training ended early, if it did."""
         state, timing = self.state, self.state.timing
@@ -436,12 +422,3 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
     low, high = float(uncertainty_T.min()), float(uncertainty_T.max())
     if high - low < EQUAL:
         raise Collapsed(f"the evidence is saturated: the uncertainty of every text is {low:.4f}")
-
-
-def log_curves(writer: Any, figures: Mapping[str, Any], step: int, prefix: str = "") -> None:
-    """Logs the numbers among nested figures for TensorBoard, if there is a writer; steps count from the beginning."""
-    for name, value in figures.items() if writer else ():
-        if isinstance(value, Mapping):
-            log_curves(writer, value, step, f"{prefix}{name}/")
-        elif isinstance(value, int | float) and not isinstance(value, bool):
-            writer.add_scalar(f"{prefix}{name}", float(value), step)

@@ -16,7 +16,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "langs": ("all", "draw"),
     "translation_mix": ("draw", "weighted", "trusted", "first"),
     "select_on": ("mt", "human"),
-    "report_to": (None, "tensorboard"),
+    "report_to": (None, "tensorboard", "trackio", "wandb"),
     "dtype": ("float32", "bfloat16", "float16"),
 }
 """Values that an option can have."""
@@ -120,7 +120,9 @@ class TrainingOptions:
         request=True,
         sweep=True,
     )
-    report_to: str | None = option(None, "Also log training curves to: tensorboard.", show_default=False)
+    report_to: str | None = option(
+        None, "Also log training curves to: tensorboard, trackio or wandb (offline).", show_default=False
+    )
     compiled: bool = option(
         False, "Speed up a transformers encoder with torch.compile; compiling takes a minute.", "--compile"
     )
@@ -144,8 +146,8 @@ class TrainingOptions:
                 raise UsageError(
                     f"{flag(own)} is one of {', '.join(filter(None, choices))}, not {getattr(self, own.name)!r}"
                 )
-        if self.report_to == "tensorboard" and find_spec("tensorboard") is None:
-            raise UnavailableError("TensorBoard is not installed", hint="pip install 'ccr-cli[track]'")
+        if self.report_to and find_spec(self.report_to) is None:
+            raise UnavailableError(f"{self.report_to} is not installed", hint="pip install 'ccr-cli[track]'")
         if self.pairs is None and self.pairs_weight:
             raise UsageError("--weigh-verdicts goes with --verdicts", hint="ccr diagnose RUN --export FILE writes one")
 
