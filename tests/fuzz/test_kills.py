@@ -35,15 +35,19 @@ class Killed:
         self.root, self.chain = place / "workspace", chain
         shutil.copytree(chain.root, self.root)
         self.server = Server(place, self.root)
-        self.there = {path for path in self.root.rglob("*") if not {".cache", base.LOCAL} & {*path.parts}}
+        self.there = self._paths()
         self.undisturbed: dict[str, tuple[float, Made]] = {}
+
+    def _paths(self) -> set[Path]:
+        """Every file and folder, but of the cache and of what only this machine knows."""
+        return {path for path in self.root.rglob("*") if not {".cache", base.LOCAL} & {*path.parts}}
 
     def words(self, name: str) -> list[str | Path]:
         return [self.chain.folder if word == "FOLDER" else word for word in CALLS[name]]
 
     def made(self) -> Made:
         """The digests of the new artifacts' files; asserts that nothing else is left of building them."""
-        new = {path for path in self.root.rglob("*") if not {".cache", base.LOCAL} & {*path.parts}} - self.there
+        new = self._paths() - self.there
         artifacts = [path for _, path in Workspace(self.root).places() if path in new]
         left = {p for p in new if not any(p == a or a in p.parents or p in a.parents for a in artifacts)}
         assert all(path.suffix == ".lock" for path in left), left  # a lock of a dead process is taken over
@@ -52,9 +56,9 @@ class Killed:
 
     def clear(self) -> None:
         """Removes what was made."""
-        for path in sorted(self.root.rglob("*"), reverse=True):
-            if path not in self.there:
-                path.unlink() if path.is_file() else path.rmdir()
+        for path in sorted(self._paths() - self.there, reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        shutil.rmtree(self.root / ".cache", ignore_errors=True)
 
     def whole(self, name: str) -> tuple[float, Made]:
         """How long a command takes, and what it makes."""
