@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from ccr_cli.artifacts.base import Artifact, atomic_open
 from ccr_cli.errors import ArtifactError
 
-MOST_ROWS = 16
+MOST_ROWS = 4
 """Rows per byte of a file that are believed; a row of any table has an id, which is longer even when compressed."""
-MOST_BYTES, EXPANSION = 256 << 20, 1000
+MOST_BYTES, EXPANSION = 256 << 20, 200
 """The rows of a file may take so many bytes in memory, or so many per byte of the file; ids compress far less."""
 KEPT_BYTES = 128 << 20
 """How much memory the tables may take that `artifact_table` keeps."""

@@ -7,6 +7,7 @@ import functools
 import inspect
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -24,7 +25,16 @@ from ccr_cli import console, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError, CcrError, OptionsAsked, Terminated, UsageError, as_user_error, nearest
+from ccr_cli.errors import (
+    ArtifactError,
+    CcrError,
+    OptionsAsked,
+    ResourceError,
+    Terminated,
+    UsageError,
+    as_user_error,
+    nearest,
+)
 from ccr_cli.stages.shared.options import option
 from ccr_cli.stages.shared.options import parse_set as parse_set
 
@@ -286,6 +296,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, of all processes
             os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         try:
+            _check_address_space()
             objects = {}
             for name, group in groups.items():
                 fields = [field for field in dataclasses.fields(group) if field.name in flags]
@@ -322,6 +333,18 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
     paragraphs = (function.__doc__ or "").split("\n\n")
     wrapper.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)  # the terminal breaks lines
     return wrapper
+
+
+LEAST_ADDRESS_SPACE = 3 << 30
+"""Bytes. Libraries take some 1.2 GiB; with less than 2 GiB left, OpenBLAS waits for ever and others crash."""
+
+
+def _check_address_space() -> None:
+    """Refuses to start under a limit of the address space that libraries do not survive."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+        problem = f"the address space is limited to {limit / 2**30:.3g} GiB, and ccr needs {LEAST_ADDRESS_SPACE >> 30}"
+        raise ResourceError(problem, hint="raise the limit: ulimit -v unlimited")
 
 
 def _terminate(signum: int, frame: object) -> None:

@@ -36,7 +36,7 @@ from safetensors import SafetensorError, safe_open
 
 from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
-from ccr_cli.data.formats.base import MOST_UNPACKED, stem
+from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
 from ccr_cli.trial import read_matlab, try_reading
@@ -51,8 +51,8 @@ KEYED = (".npz", ".safetensors", ".parquet", *HDF5)
 ID_COLUMNS = ("caption_id", "item_id", "id", "text")
 """Columns of a Parquet file that can hold the ids; the first that is there does."""
 LARGEST = float(np.finfo(np.float16).max)
-LARGEST_ITEM = 1 << 30
-"""Bytes that the array of an item may have, if it is not that large in the file."""
+LARGEST_ITEM, MOST_UNPACKED = 1 << 30, 200
+"""Bytes that the array of an item may have, and bytes per byte of the file of a larger one."""
 Place = tuple[int, int]
 """Number of a table, and of an entry in it."""
 

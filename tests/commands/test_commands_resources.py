@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -153,3 +154,9 @@ def test_a_number_that_no_table_can_have(setting: str, message: str, workspace: 
     done = workspace.ccr(*TRAIN, "--set", setting)
     assert (done.code, done.out) == (2, "")
     assert message in done.err
+
+
+def test_too_little_address_space_is_an_error_at_once(tmp_path: Path) -> None:
+    """Below what libraries need, some wait for ever and others crash."""
+    done = toy.shell(f"ulimit -v {2 << 20}; {sys.executable} -m ccr_cli show", tmp_path)
+    assert (done.code, done.out) == (6, "") and "2 GiB" in done.err and "ulimit -v" in done.err

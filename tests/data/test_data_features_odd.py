@@ -65,3 +65,6 @@ def test_what_unpacks_to_far_more_than_a_file_can_hold(tmp_path: Path, monkeypat
     monkeypatch.setattr(parquet, "MOST_BYTES", 1 << 20)
     with pytest.raises(ArtifactError, match=r"a\.parquet"):
         list(parquet.parquet_batches(path))
+    pq.write_table(pa.table({"text": ["a"] * 10**5}), path)
+    with pytest.raises(ArtifactError, match=r"a\.parquet .*\b100,000 rows"):
+        list(parquet.parquet_batches(path))

@@ -29,8 +29,8 @@ LONGEST_LINE = 2**26
 """Longest line in bytes; a longer one means that a file is not text, or a gzip bomb."""
 LARGEST_JSON = 2**29
 """Largest unpacked JSON file in bytes; the largest file of the collections has a third of it."""
-MOST_UNPACKED = 200
-"""Bytes of text per byte of a gzip file, if it is larger than `LARGEST_JSON`; captions unpack to some 5."""
+SMALL_TEXT, MOST_UNPACKED = 2**24, 50
+"""Largest text of any gzip file in bytes, and bytes of text per byte of a larger one; captions unpack to some 5."""
 LONGEST_KEY = 60
 """Longest JSON key in messages, in characters."""
 MOST_ROWS = 5
@@ -137,7 +137,7 @@ class _Unpacked(io.RawIOBase):
 
     def __init__(self, plain: gzip.GzipFile, path: Path) -> None:
         self._plain, self._path = plain, path
-        self._left = self._most = max(LARGEST_JSON, MOST_UNPACKED * path.stat().st_size)
+        self._left = self._most = max(SMALL_TEXT, MOST_UNPACKED * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -146,7 +146,8 @@ class _Unpacked(io.RawIOBase):
         count = self._plain.readinto(buffer)
         self._left -= count
         if self._left < 0:
-            raise ArtifactError(f"{self._path} unpacks to more than {self._most >> 20} MiB")
+            problem = f"{self._path} unpacks to more than {self._most >> 20} MiB, which is too much for its size"
+            raise ArtifactError(problem, hint="if that is right, unpack it")
         return count
 
 

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccr_cli.data.formats.base import LARGEST_JSON, Record, caption_format
+from ccr_cli.data.formats.base import LARGEST_JSON, MOST_UNPACKED, Record, caption_format
 from ccr_cli.data.formats.captions_csv import records
 from ccr_cli.errors import ArtifactError, require_packages
 
 if TYPE_CHECKING:
     from openpyxl import Workbook
+
+SMALL_WORKBOOK = 2**26
+"""Bytes to which any workbook may unpack; a larger one by `MOST_UNPACKED`, at most `LARGEST_JSON`."""
 
 
 @caption_format
@@ -53,7 +56,8 @@ def _opened(path: Path) -> Iterator[Workbook]:
 
     try:
         with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > LARGEST_JSON:
+            most = min(LARGEST_JSON, max(SMALL_WORKBOOK, MOST_UNPACKED * path.stat().st_size))
+            if sum(entry.file_size for entry in archive.infolist()) > most:
                 raise ArtifactError(f"{path} is too large for a workbook", hint="save it as CSV (UTF-8)")
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     except FileNotFoundError:

@@ -306,3 +306,16 @@ def test_a_gzip_of_more_than_any_json_is_not_read_to_its_end(tmp_path: Path, mon
         base.read_json(path)
     path.write_bytes(gzip.compress(b"[" + b" " * (2**20 - 2) + b"]", mtime=0))
     assert base.read_json(path).value == []
+
+
+def test_rows_that_repeat_are_read_only_as_far_as_the_size_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rows.tsv.gz"
+    path.write_bytes(gzip.compress(b"a\ta.jpg\ttrain\ten\tx\n" * 10**6, mtime=0))
+    with pytest.raises(ArtifactError, match=r"rows\.tsv\.gz .*\b16 MiB") as caught:
+        list(base.lines(path))
+    assert caught.value.hint is not None
+    monkeypatch.setattr(base, "SMALL_TEXT", 1000)
+    path.write_bytes(gzip.compress("\n".join(map(str, range(10**5))).encode(), mtime=0))
+    assert sum(1 for _ in base.lines(path)) == 10**5

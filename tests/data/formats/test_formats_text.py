@@ -256,9 +256,14 @@ def test_other_encodings_are_named_by_line_and_byte(tmp_path: Path) -> None:
 
 
 def test_a_line_without_end_does_not_fill_the_memory(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.LONGEST_LINE + 1), compresslevel=1, mtime=0))
+    path = tmp_path / "a.de"
+    with path.open("wb") as file:
+        file.truncate(base.LONGEST_LINE + 1)
     with pytest.raises(ArtifactError, match=r"line 1\b.*\b64 MiB"):
         list(lines(path))
+    packed = write(tmp_path / "a.de.gz", gzip.compress(bytes(base.SMALL_TEXT + 1), compresslevel=1, mtime=0))
+    with pytest.raises(ArtifactError, match=r"a\.de\.gz.*\b16 MiB"):
+        list(lines(packed))
 
 
 @pytest.mark.parametrize("protocol", range(6))
