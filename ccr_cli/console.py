@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -23,6 +23,12 @@ verbosity = 0
 
 brief = False
 """Show each result in one line; set by `ccr demo`, which runs many commands."""
+
+
+_CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+HIDDEN, _BREAKS = re.compile(f"[{_CLASS}]"), re.compile("[\t\n\r\v\f\u2028\u2029]")
+"""Control characters but tab and line breaks, bidirectional overrides, and surrogates."""
+_ESCAPED = re.compile(f"[{_CLASS}\u2028\u2029]")
 
 
 class _Messages(Console):
@@ -44,15 +50,12 @@ def plain(text: str) -> str:
 
     Tabs and line breaks become a space; other controls, surrogates and bidirectional overrides become U+FFFD.
     """
+    return HIDDEN.sub("\ufffd", _BREAKS.sub(" ", text))
 
-    def safe(char: str) -> str:
-        if char in "\t\n\r\v\f\u2028\u2029":
-            return " "
-        category = unicodedata.category(char)
-        hidden = category in ("Cc", "Cs") or char in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
-        return "\ufffd" if hidden else char
 
-    return "".join(map(safe, text))
+def escaped(json: str) -> str:
+    """Writes the hidden characters and line separators of JSON as its escapes."""
+    return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
 def counted(n: int, one: str, many: str = "") -> str:

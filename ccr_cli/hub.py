@@ -158,7 +158,7 @@ def cached() -> dict[str, dict[str, object]]:
 
     found = {}
     for place in sorted(Path(constants.HF_HUB_CACHE).glob("models--*")):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, RecursionError, ValueError):
             commit = (place / "refs" / "main").read_text(encoding="utf-8").strip()
             config = json.loads((place / "snapshots" / commit / "config.json").read_text(encoding="utf-8"))
             if isinstance(config, dict):
@@ -193,7 +193,7 @@ def weights_of(folder: Path) -> tuple[Path, ...]:
         try:
             table = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
             weights = tuple(folder / name for name in sorted(set(table.values())))
-        except (AttributeError, LookupError, TypeError, ValueError):  # the file is damaged
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):  # the file is damaged
             return ()
     return weights if all(path.is_file() for path in (folder / "config.json", *weights)) else ()
 

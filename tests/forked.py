@@ -32,6 +32,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "report": ("report", "--name", "mine"),
     "index": ("index", "toy-es-infonce", "--split", "all", "--name", "mine"),
     "export": ("export", "toy-es-infonce", "--name", "mine"),
+    "search": ("search", "rojo", "toy-es-infonce", "--device", "cpu"),
 }
 """A command of every stage, in the workspace of `chain`; FOLDER is that of the toy data set."""
 LEASE = 0.5

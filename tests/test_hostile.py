@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -15,6 +16,8 @@ import pandas as pd
 import pytest
 import toy
 from toy import Outcome
+
+from ccr_cli.artifacts import base
 
 pytestmark = pytest.mark.slow
 CPU = ("--device", "cpu")
@@ -55,9 +58,9 @@ class Made:
         return done
 
     def files(self, *suffixes: str) -> list[Path]:
-        """Outputs; a dataset's own tables of translations are kept as they were."""
-        files = [path for path in sorted(self.place.rglob("*")) if path.suffix in suffixes]
-        return [p for p in files if not {"source", "datasets"} & {*p.relative_to(self.place).parts}]
+        """Outputs; what the user wrote is kept as it was."""
+        files, kept = sorted(self.place.rglob("*")), {"source", "datasets", ".cache", base.LOCAL}
+        return [p for p in files if p.suffix in suffixes and not kept & {*p.relative_to(self.place).parts}]
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +94,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
         made.ok("evaluate", run, *CPU)
     made.run = runs[0]
     made.ok("diagnose", made.run, *CPU, "--export", place / "pairs.csv", "--sheet", place / "pairs.html")
-    made.ok("diagnose", made.run, *CPU, "--worst", "20")
+    made.ok("diagnose", made.run, *CPU, "--worst", "20", "--export", place / "pairs.parquet")
+    made.ok("diagnose", made.run, *CPU, "--json", "--export", place / "pairs.xlsx")
     made.ok("diagnose", "translations/hostile/es", "--export", place / "translated.csv", "--worst", "20")
     made.ok("report", "--searches", "4", "--title", TEXTS[2])
     made.ok("compare", "--latex")
@@ -116,11 +120,23 @@ def test_no_terminal_is_controlled(made: Made) -> None:
 
 
 def test_no_file_hides_characters(made: Made) -> None:
-    files = made.files(".html", ".tsv", ".csv", ".tex", ".md", ".svg")  # JSON of artifacts is stored text
-    assert {path.suffix for path in files} >= {".html", ".csv", ".tex", ".md"}
+    files = made.files(".html", ".tsv", ".csv", ".tex", ".md", ".svg", ".json", ".jsonl", ".txt")
+    assert {path.suffix for path in files} >= {".html", ".csv", ".tex", ".md", ".svg", ".json", ".jsonl"}
     found = {str(p.relative_to(made.place)): set(HIDDEN.findall(p.read_text(encoding="utf-8"))) for p in files}
     assert {name: chars for name, chars in found.items() if chars} == {}
+    with zipfile.ZipFile(made.place / "pairs.xlsx") as book:
+        sheet = "".join(book.read(name).decode() for name in book.namelist() if name.endswith(".xml"))
+    exported = pd.read_parquet(made.place / "pairs.parquet")
+    for text in (sheet, "".join(map(str, exported.to_numpy().ravel()))):
+        assert "\ufffd" in text and HIDDEN.findall(text) == []
     assert not [p for p in made.place.rglob("owned")] and not Path("owned").exists()
+
+
+def test_the_import_tells_where_they_are(made: Made) -> None:
+    (told,) = [text for command, text in made.printed.items() if command.startswith("data import")]
+    lines = [n for n, text in enumerate(made.texts, 2) if HIDDEN.search(text)]
+    assert len(lines) > 5 and f"{len(lines)} captions" in told
+    assert f"captions.tsv, line {lines[0]}, line {lines[1]}, " in told
 
 
 def test_the_texts_are_kept(made: Made) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
@@ -277,13 +283,30 @@ def digests(folder: Path) -> dict[str, str]:
     return {p.relative_to(folder).as_posix(): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
+def unpacked(path: Path) -> bytes:
+    """The name and the content of a file, with what it holds compressed: columns, members, streams of a PDF."""
+    content = path.read_bytes()
+    parts = [path.name.encode(), content]
+    if path.suffix == ".parquet":
+        columns = pq.read_table(path).to_pydict().values()
+        parts += [json.dumps([*columns], default=str, ensure_ascii=False).encode(errors="surrogatepass")]
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            parts += map(archive.read, archive.namelist())
+    elif content[:2] == b"\x1f\x8b":
+        parts.append(gzip.decompress(content))
+    elif path.suffix == ".pdf":
+        streams = re.findall(rb"FlateDecode.*?stream\r?\n(.*?)endstream", content, re.DOTALL)
+        parts += [zlib.decompressobj().decompress(stream) for stream in streams]
+    return b"\n".join(parts)
+
+
 def holders(root: Path, words: list[str]) -> list[str]:
     """The files below a folder that hold one of the words, but caches and what stays on this machine."""
     files = [p for p in root.rglob("*") if p.is_file() and not {base.LOCAL, ".cache"} & {*p.relative_to(root).parts}]
     assert files
-    return [
-        f"{path.relative_to(root)}: {word}" for path in files for word in words if word.encode() in path.read_bytes()
-    ]
+    contents = {str(path.relative_to(root)): unpacked(path) for path in files}
+    return [f"{name}: {word}" for name, content in contents.items() for word in words if word.encode() in content]
 
 
 @dataclass(frozen=True)

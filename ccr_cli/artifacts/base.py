@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ccr_cli.artifacts.shapes import ANY, SHAPES, problem
+from ccr_cli.console import escaped
 from ccr_cli.errors import ArtifactError
 
 RECORD = "artifact.json"
@@ -287,10 +288,9 @@ def atomic_open(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes a value as indented JSON, atomically."""
+    """Writes a value as indented JSON, atomically; control characters are escaped."""
     with atomic_open(path, "w") as handle:
-        json.dump(value, handle, indent=2, ensure_ascii=False, sort_keys=False, allow_nan=False)
-        handle.write("\n")
+        handle.write(escaped(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)) + "\n")
 
 
 def copy_files(source: Path, target: Path) -> None:

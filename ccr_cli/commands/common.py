@@ -320,6 +320,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
             raise typer.Exit(0) from None
         except Exception as error:
+            if isinstance(error, OSError) and error.errno:
+                error.filename = error.filename or str((flags.get("workspace") or Path()).absolute())
             known = as_user_error(error) or (None if console.verbosity > 0 else registry.own_failure(error))
             if known is None:
                 raise
@@ -498,8 +500,7 @@ def show_part(inputs: Inputs, division: Division, **done: object) -> None:
 
 def show_json(value: object) -> None:
     """Prints a value as one line of JSON; control characters are escaped."""
-    text = json.dumps(value, ensure_ascii=False)
-    print("".join(char if console.plain(char) == char else f"\\u{ord(char):04x}" for char in text))
+    print(console.escaped(json.dumps(value, ensure_ascii=False)))
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:

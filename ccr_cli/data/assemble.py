@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
-from ccr_cli.console import counted
+from ccr_cli.console import HIDDEN, counted
 from ccr_cli.data.collections import DEFAULT_SET, FileSpec, Variant
 from ccr_cli.data.formats import reader
 from ccr_cli.data.formats.base import Record, is_video, stem
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.text_files import read_ids
-from ccr_cli.data.manifests import empty_caption, refuse_id
+from ccr_cli.data.manifests import empty_caption, refuse_id, with_hidden
 from ccr_cli.errors import ArtifactError
 
 SPLIT_NAMES = {
@@ -88,6 +88,8 @@ class Assembly:
         self.unlisted = ""
         """The first id of the captions that no list names."""
         self.odd: set[str] = set()
+        self.hidden: list[str] = []
+        """Places of captions with control characters."""
         self.langs: set[str] = set()
         self.numbers: Counter[tuple[str, str, str]] = Counter()
 
@@ -105,6 +107,8 @@ class Assembly:
                 f"the first id that no list names is {self.unlisted!r}; "
                 f"the first id of the lists is {next(iter(self.listed))!r}"
             )
+        if self.hidden:
+            self.notes.append(with_hidden(self.hidden))
         source = str(self.variant.about["source_lang"])
         bare = items.loc[~items["item_id"].isin(captions.loc[captions["lang"] == source, "item_id"]), "item_id"]
         if len(bare):
@@ -262,6 +266,8 @@ class Assembly:
             self.numbers[key] += 1
         if text := caption_text(spec, record):
             refuse_id(record.caption_id, record.where)
+            if HIDDEN.search(text):
+                self.hidden.append(record.where)
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
         else:
             self.refused.append(empty_caption(record.caption_id or f"{item}#{lang}#{k}", record.where))

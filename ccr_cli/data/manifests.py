@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import pandas as pd
 
 from ccr_cli.artifacts.base import sha256_file, sha256_text
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
-from ccr_cli.console import plain
+from ccr_cli.console import HIDDEN, counted, plain
 from ccr_cli.data import toml
+from ccr_cli.data.formats.base import listed
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.protocols import read_protocols
 from ccr_cli.data.tsv import read_tsv
@@ -34,6 +35,8 @@ class Folder:
     captions: pd.DataFrame
     refused: list[dict[str, Any]] = field(default_factory=list)
     """Failure records of captions that were left out because their text is empty."""
+    hidden: list[str] = field(default_factory=list)
+    """Places of captions with control characters."""
 
     @property
     def tables(self) -> list[Path]:
@@ -65,7 +68,7 @@ def read_folder(path: Path) -> Folder:
         if digest != entry["sha256"]:
             raise ArtifactError(f"{file} differs from the manifest: sha256 {entry['sha256']} expected, {digest} found")
     items = _read_items(path / "items.tsv")
-    captions, refused = _read_captions(path / "captions.tsv", set(items["item_id"]))
+    captions, refused, hidden = _read_captions(path / "captions.tsv", set(items["item_id"]))
     where = path / "manifest.toml"
     for what, column in (("items", items["split"]), ("captions", captions["lang"])):
         found = column.value_counts()
@@ -78,7 +81,7 @@ def read_folder(path: Path) -> Folder:
     for name in (*parallel, *parallel.values()):
         if name not in sets:
             raise ArtifactError(f"{where}: [parallel] names the caption set {name!r}; the data set has {sorted(sets)}")
-    return Folder(path, manifest, items, captions, refused)
+    return Folder(path, manifest, items, captions, refused, hidden)
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:
@@ -113,6 +116,12 @@ def refuse_id(name: str, where: str) -> None:
     if plain(name) != name:
         problem = f"{where}: the id {name!a} has a control character, a line break or a bidirectional override"
         raise ArtifactError(problem, hint="rename it in the file")
+
+
+def with_hidden(places: Sequence[str]) -> str:
+    """Describes captions with characters that could control a terminal or a page, by their places."""
+    what = f"{counted(len(places), 'caption')} with control characters or bidirectional overrides"
+    return f"{what}, kept in the data set, and shown and exported as \ufffd: {listed(places)}"
 
 
 def empty_caption(caption_id: str, where: str) -> dict[str, Any]:
@@ -159,9 +168,10 @@ def _read_items(path: Path) -> pd.DataFrame:
     return frame
 
 
-def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict[str, Any]]]:
+def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict[str, Any]], list[str]]:
     rows: list[tuple[str, str, str, int, str, str]] = []
     refused: list[dict[str, Any]] = []
+    hidden: list[str] = []
     seen: set[str] = set()
     for line, (caption_id, item_id, lang, k, text, caption_set) in read_tsv(path, CAPTIONS.names):
         where = f"{path}, line {line}"
@@ -177,7 +187,9 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
         if not text.strip():
             refused.append(empty_caption(caption_id, f"{path.name}, line {line}"))
             continue
+        if HIDDEN.search(text):
+            hidden.append(f"{path.name}, line {line}")
         rows.append((caption_id, item_id, lang, int(k), unicodedata.normalize("NFC", text), caption_set or "human"))
     if not rows:
         raise ArtifactError(f"{path} has no captions")
-    return pd.DataFrame(rows, columns=CAPTIONS.names), refused
+    return pd.DataFrame(rows, columns=CAPTIONS.names), refused, hidden

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from ccr_cli.artifacts.base import atomic_open
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
-from ccr_cli.console import counted, say
+from ccr_cli.console import HIDDEN, counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows, workbook
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
@@ -47,8 +47,6 @@ SUFFIXES = (".parquet", ".csv", ".xlsx")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
 VERDICTS = ("clean", "noisy", "not judged")
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
-_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-"""Control characters, but tab and line breaks, and bidirectional overrides: no sheet shows them."""
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
 """Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
 _DAMAGED = re.compile(r"=.*|#(NAME\?|VALUE!|REF!|N/A|DIV/0!|NUM!|NULL!)", re.DOTALL)
@@ -141,6 +139,8 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         raise UsageError(f"there is no folder {path.parent}")
     schema = pa.schema([field for field in COLUMNS if field.name in pairs or field.name in _EMPTY])
     frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[schema.names].sort_values("place")
+    for field in filter(lambda field: field.type == pa.string(), schema):
+        frame[field.name] = frame[field.name].map(lambda text: HIDDEN.sub("\ufffd", text), na_action="ignore")
     with atomic_open(path) as handle:
         if path.suffix.lower() == ".parquet":
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
@@ -159,8 +159,7 @@ def _cell(value: object) -> object:
     """A value as a cell that no spreadsheet runs as a formula."""
     if not isinstance(value, str):
         return value
-    text = _HIDDEN.sub("\ufffd", value)
-    return f"'{text}" if _RUN.match(text) else text
+    return f"'{value}" if _RUN.match(value) else value
 
 
 def read(path: Path) -> PairsFile:

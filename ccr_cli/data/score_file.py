@@ -5,14 +5,13 @@ CSV or TSV with a header, Parquet, or JSON lines, with the column `score`, and `
 source captions.
 """
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.parquet import parquet_batches
-from ccr_cli.data.formats.base import lines
+from ccr_cli.data.formats.base import lines, parse
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.layout import guessed_delimiter
 from ccr_cli.errors import CcrError, UsageError
@@ -66,7 +65,7 @@ def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         elif kind in (".jsonl", ".ndjson"):
             for number, line in lines(path):
                 if line.strip():
-                    values = json.loads(line)
+                    values = parse(line, path, f"line {number}").value
                     yield f"line {number}", values if isinstance(values, dict) else {"score": values}
         else:
             _, first = next(lines(path), (1, ""))

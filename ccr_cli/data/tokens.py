@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
+from ccr_cli.artifacts.base import read_json
 from ccr_cli.data.frames import places_of, sent
 from ccr_cli.errors import ArtifactError, UnavailableError
 
@@ -303,7 +304,7 @@ def load_tokenizer(directory: Path) -> Tokenizer:
     """Reads the tokenizer that `save` wrote into a folder; ArtifactError if its settings are missing or unreadable."""
     path = directory / CONFIG_NAME
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
         kind = config.pop("kind")
         if kind == NgramTokenizer.kind:
             return NgramTokenizer(**{name: int(value) for name, value in config.items()})

@@ -20,7 +20,6 @@ torchvision is not needed.
 Shapes: B clips, L frames of a clip, N tokens, H height, W width, D embedding.
 """
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +30,7 @@ import torch
 from PIL import Image
 
 from ccr_cli import hub
+from ccr_cli.artifacts.base import read_json
 from ccr_cli.data.sampling import Sampling
 from ccr_cli.encoders._transformers import (
     IMAGENET,
@@ -207,7 +207,7 @@ def _preprocessor(folder: Path) -> dict[str, Any]:
     """The first specification in the files; `processor_config.json` holds several processors."""
     for name, parts in _FILES.items():
         if (folder / name).is_file():
-            content = json.loads((folder / name).read_text(encoding="utf-8"))
+            content = read_json(folder / name)
             for part in (content[part] for part in parts if part in content) if parts else (content,):
                 return dict(part)
     return {}

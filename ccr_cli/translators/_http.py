@@ -284,7 +284,7 @@ def _error_message(text: str) -> str:
     """The message in a JSON body that reports an error."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (RecursionError, ValueError):
         return ""
     while isinstance(value, dict):
         value = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), "")

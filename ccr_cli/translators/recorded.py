@@ -212,7 +212,7 @@ def _read_jsonl(path: Path) -> _Lines:
             if not (isinstance(source, str) and isinstance(target, str)):
                 raise TypeError
             yield number, source, target, None if score is None else float(score)
-        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
             form = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
             raise ArtifactError(f"{path}, line {number}: expected {form}") from None
 

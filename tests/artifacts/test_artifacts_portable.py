@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import platform
 import shutil
 import socket
 import sys
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import toy
 from rows import item_ids
@@ -82,6 +86,34 @@ def test_no_file_of_a_chain_names_the_machine(
     assert "import PATH/toy" in base.load(data.path).rebuild_hint()
     assert dataset.media_root(base.load(data.path)) is None
     assert toy.ok("verify", "--deep", workspace=root)
+
+
+@pytest.mark.slow
+def test_no_file_of_the_demo_names_the_machine(
+    tmp_path: Path, machine: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "demo"
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/ccr", "demo", "--epochs", "1", "--workspace", str(root)])
+    done = toy.ccr(*sys.argv[1:])
+    assert done.code == 0, done.err
+    kinds = {artifact.kind for artifact in Workspace(root).artifacts()}
+    assert kinds >= {"dataset", "translation", "features", "run", "evaluation", "diagnosis", "report"}
+    suffixes = {path.suffix for path in root.rglob("*")}
+    assert suffixes >= {".json", ".jsonl", ".parquet", ".safetensors", ".npy", ".html", ".pdf", ".png", ".svg", ".tex"}
+    assert holders(root, machine) == []
+
+
+def test_words_are_found_in_what_is_packed(tmp_path: Path) -> None:
+    """The search of the other tests."""
+    pd.DataFrame({"text": [f"by {USER}"] * 9}).to_parquet(tmp_path / "a.parquet", compression="zstd")
+    (tmp_path / "a.gz").write_bytes(gzip.compress(f"by {USER} {USER} {USER}".encode()))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a", f"by {USER} {USER} {USER}")
+    stream = zlib.compress(f"{USER} {USER} {USER}".encode())
+    (tmp_path / "a.pdf").write_bytes(b"/Filter /FlateDecode >>\nstream\n" + stream + b"\nendstream")
+    (tmp_path / f"{USER}.txt").write_text("")
+    assert len(holders(tmp_path, [USER])) == 5
+    assert holders(tmp_path, [HOST]) == []
 
 
 def test_a_parent_in_another_workspace(sources: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

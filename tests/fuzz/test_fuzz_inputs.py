@@ -265,8 +265,12 @@ class Attack:
         """Mutates the file of one call; the exit code. Any exception but a user's error is raised."""
         rng = random.Random(number)
         path, call = rng.choice(self.calls)
+        return self.attempt(path, call, mutated(path.name, self.files[path.relative_to(self.place)], rng), number)
+
+    def attempt(self, path: Path, call: Call, content: bytes, number: int = 0) -> int:
+        """Runs a command on another content of its file; the exit code."""
         name = path.relative_to(self.place)
-        path.write_bytes(mutated(path.name, self.files[name], rng))
+        path.write_bytes(content)
         try:
             done = toy.ccr(*call, workspace=self.root)
             assert done.code in (0, 3) or (done.code in (1, 2, 4, 6) and "error: " in done.err), done
@@ -309,6 +313,15 @@ def test_a_damaged_workbook(change: str, tmp_path: Path) -> None:
         path.write_bytes(content[:start] + b"\xff" * 20 + content[start + 20 :])
     with pytest.raises(ArtifactError, match=r"own\.xlsx"):
         list(sheet_rows(path))
+
+
+def test_json_that_is_nested_too_deeply(inputs: Attack) -> None:
+    calls = {path.name: call for path, call in inputs.calls if path.suffix in (".json", ".jsonl")}
+    assert calls.keys() >= {"scores.jsonl", "table.jsonl", "own.jsonl", "coco.json"}
+    for name, call in calls.items():
+        path = inputs.place / name
+        content = inputs.files[Path(name)]
+        assert inputs.attempt(path, call, content[: content.find(b"\n") + 1] + b"[" * 100_000) in (2, 4), name
 
 
 def test_a_few_malformed_inputs(inputs: Attack) -> None:

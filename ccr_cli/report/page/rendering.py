@@ -14,7 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ccr_cli.console import plain
+from ccr_cli.console import escaped, plain
 from ccr_cli.report.words.numbers import MISSING, likely
 
 _FOLDER = Path(__file__).parent
@@ -35,7 +35,7 @@ def source_hash(source: str) -> str:
 def script_json(value: object) -> Markup:
     """JSON for a `<script>` element, which nothing in it can end."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(re.sub("[<>&\u2028\u2029]", lambda match: f"\\u{ord(match[0]):04x}", text))
+    return Markup(re.sub("[<>&]", lambda match: f"\\u{ord(match[0]):04x}", escaped(text)))
 
 
 def prose(value: object) -> str:

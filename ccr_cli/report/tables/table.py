@@ -18,7 +18,7 @@ from rich.box import HORIZONTALS
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from ccr_cli.console import plain
+from ccr_cli.console import escaped, plain
 from ccr_cli.report.words.numbers import MINUS, MISSING, decimal
 
 Shown = TypeVar("Shown")
@@ -294,7 +294,7 @@ def to_latex(table: Table, *, preamble: bool = True) -> str:
 def to_json(table: Table) -> str:
     """One object: title, notes, columns, and rows with every figure in full and its place.
 
-    Texts are unescaped; a cell has `value`, and further keys only where they apply.
+    Of texts only control characters are escaped; a cell has `value`, and further keys only where they apply.
     """
     places = table.places()
     columns = [{"key": c.key, "title": c.title, "group": c.group, "better": c.better} for c in table.columns]
@@ -312,7 +312,7 @@ def to_json(table: Table) -> str:
             cells[column.key] = {"value": known} | {key: value for key, value in entry.items() if value is not None}
         rows.append({"block": row.block, "ceiling": row.ceiling, "quoted": row.quoted, "cells": cells})
     whole = {"name": table.name, "title": table.title, "notes": list(table.notes), "columns": columns, "rows": rows}
-    return json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False) + "\n"
+    return escaped(json.dumps(whole, ensure_ascii=False, indent=1, allow_nan=False)) + "\n"
 
 
 FORMATS: dict[str, Callable[[Table], str]] = {"csv": to_csv, "md": to_markdown, "tex": to_latex, "json": to_json}

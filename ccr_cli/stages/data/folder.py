@@ -13,9 +13,9 @@ from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import counted, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.data.collections import variants
-from ccr_cli.data.manifests import bundled, bundled_root, read_folder
+from ccr_cli.data.manifests import bundled, bundled_root, read_folder, with_hidden
 from ccr_cli.errors import ArtifactError, did_you_mean
 from ccr_cli.stages.data.collection import warn_of_kept_media_root
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
@@ -50,6 +50,8 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
         else:
             site.environment["media_root"] = workspace.relative(options.media_root or path / "media")
         write_failures(site.folder, folder.refused)
+        if folder.hidden:
+            say(f"{name}: {with_hidden(folder.hidden)}")
         return dataset.counts(folder.items, folder.captions, len(folder.refused))
 
     request = {"name": name, "sources": digests}

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts.base import FAILURES, atomic_open
-from ccr_cli.errors import CcrError, redact
+from ccr_cli.artifacts.base import FAILURES, atomic_open, parse_json, read_utf8
+from ccr_cli.console import escaped
+from ccr_cli.errors import ArtifactError, CcrError, redact
 
 
 def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
@@ -21,13 +22,17 @@ def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
         path.unlink(missing_ok=True)
         return
     with atomic_open(path, "w") as handle:
-        handle.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        handle.writelines(escaped(json.dumps(record, ensure_ascii=False)) + "\n" for record in records)
 
 
 def read_failures(folder: Path) -> list[dict[str, Any]]:
-    """Reads the failures recorded in a folder."""
+    """Reads the failures recorded in a folder; ArtifactError if one has no id or number of attempts."""
     path = folder / FAILURES
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
+    records = [parse_json(path, line) for line in read_utf8(path).splitlines()] if path.is_file() else []
+    for record in records:
+        if type(record) is not dict or (type(record.get("id")), type(record.get("attempt"))) != (str, int):
+            raise ArtifactError(f"{path} holds {str(record)[:100]}, expected an object with id and attempt")
+    return records
 
 
 def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str) -> None:

@@ -1,6 +1,5 @@
 """Vectors of sentences by a pretrained encoder, pooled as its sentence-transformers settings say."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from ccr_cli import hub
+from ccr_cli.artifacts.base import read_json
 from ccr_cli.console import progress
 from ccr_cli.data.tokens import HFTokenizer
 from ccr_cli.nets.ragged import TextPooling
@@ -45,7 +45,7 @@ def sentence_vectors(model: str, *texts: Sequence[str]) -> list[Tensor]:
 def pooling_of(folder: Path) -> TextPooling:
     """What makes one vector of the tokens: `cls`, `max` or `mean`; `own` for the first token through a dense layer."""
     settings, modules = folder / "1_Pooling" / "config.json", folder / "modules.json"
-    pooling = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+    pooling = read_json(settings) if settings.is_file() else {}
     if pooling.get("pooling_mode_max_tokens") or pooling.get("pooling_mode") == "max":
         return "max"
     if not pooling.get("pooling_mode_cls_token") and pooling.get("pooling_mode") != "cls":

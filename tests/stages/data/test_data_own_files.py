@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -623,3 +624,18 @@ def test_what_to_type_is_quoted(here: Path) -> None:
     assert headed.code == 2 and "--set columns=media,text" in headed.err
     missing = run("--columns", "text=Product title")
     assert missing.code == 2 and "ccr data import FILE" in missing.err
+
+
+@pytest.mark.parametrize("name", ["products.csv", "products.jsonl", "products.parquet", "products.xlsx"])
+def test_control_characters_are_told_of_in_texts_and_refused_in_ids(here: Path, name: str) -> None:
+    texts = ["a \u202ehat", *list(CAPTIONS.values())[1:-1], "a\x7f \x9bshoe"]
+    frame = pd.DataFrame({"item_id": list("abcd"), "image": list(CAPTIONS), "caption": texts})
+    save(frame, name)
+    done, data = products(name, "--name", "kept")
+    assert set(data.captions["text"]) == set(texts)
+    first, last = (2, 5) if name.endswith((".csv", ".xlsx")) else (1, 4)
+    assert re.search(rf"2 captions .*: {re.escape(name)}, \w+ {first}\b.*, \w+ {last}\b", done.err), done.err
+    frame.loc[1, "item_id"] = "b\u202e"
+    save(frame, name)
+    done = run(name, "--name", "refused")
+    assert done.code == 4 and re.search(rf"\w+ {first + 1}\b.*u202e", done.err), done.err
