@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.errors import ArtifactError
 
 PICKLED = "holds pickled Python objects, which ccr never loads because loading them can run any program"
@@ -14,6 +15,7 @@ UNPICKLE = "if you trust it, save its arrays without pickle: np.savez('plain.npz
 
 def mapped(path: Path) -> npt.NDArray[Any]:
     """Maps the array of a `.npy` file into memory; ArtifactError if it is damaged, pickled or cut off."""
+    refuse_special(path)
     try:
         return np.asarray(np.lib.format.open_memmap(path, mode="r"))
     except FileNotFoundError:

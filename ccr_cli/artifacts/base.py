@@ -187,9 +187,16 @@ def sha256_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def refuse_special(path: Path) -> Path:
+    """Returns the path; ArtifactError if it is a pipe, socket or device, whose reading may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ArtifactError(f"{path} is a pipe, a socket or a device, expected a file", hint="save it as a file")
+    return path
+
+
 def sha256_file(path: Path) -> str:
-    """Returns the sha256 of a file in hex."""
-    with path.open("rb") as handle:
+    """Returns the sha256 of a file in hex; ArtifactError if it is none."""
+    with refuse_special(path).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
@@ -317,7 +324,7 @@ def parse_json(path: Path, text: str) -> Any:
 def read_utf8(path: Path) -> str:
     """Reads a text file; raises ArtifactError if it is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8")
+        return refuse_special(path).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{path} is not UTF-8: {error}") from None
 

@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from safetensors import SafetensorError, safe_open
 
 from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
+from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.text_files import read_ids
@@ -420,7 +421,7 @@ def read_dict(path: Path) -> list[tuple[Any, Any]]:
 def _text(path: Path) -> str:
     """Reads UTF-8, else Latin-1, which older collections use for ids."""
     try:
-        raw = path.read_bytes()
+        raw = refuse_special(path).read_bytes()
     except FileNotFoundError:
         raise ArtifactError(f"{path} does not exist") from None
     try:

@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ccr_cli.artifacts.base import atomic_open
+from ccr_cli.artifacts.base import atomic_open, refuse_special
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
 from ccr_cli.console import HIDDEN, counted, say
@@ -171,7 +171,7 @@ def read(path: Path) -> PairsFile:
     """
     _check_suffix(path, READ_SUFFIXES, "save the table as CSV UTF-8")
     try:
-        content = path.read_bytes()
+        content = refuse_special(path).read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:

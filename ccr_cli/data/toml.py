@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts.base import read_utf8
 from ccr_cli.errors import ArtifactError
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -15,8 +16,8 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 def read(path: Path) -> dict[str, Any]:
     """Reads a manifest; ArtifactError if it is not valid."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_utf8(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ArtifactError(f"{path} is not valid TOML: {error}") from None
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import toy
+from served import Server
 from toy import Chain
 from typer.testing import CliRunner
 
@@ -435,13 +436,22 @@ def unwritable(root: Path) -> Iterator[None]:
 def test_a_workspace_that_cannot_be_written(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     with unwritable(finished.root):
-        for call in (("translate", "--lang", "es"), ("evaluate", run, "--split", "val", *CPU), TRAIN):
+        writing = (("translate", "--lang", "es"), ("evaluate", run, "--split", "val", *CPU), TRAIN)
+        for call in (*writing, ("index", run, "--split", "all", *CPU), ("export", run), ("report", "--title", "A")):
             done = finished.ccr(*call)
             read_only = os.geteuid() == 0  # else its permissions are missing
             assert (done.code, done.out) == (6 if read_only else 4, ""), call
             assert str(finished.root) in done.err and "--workspace" in done.err
         assert toy.ok("search", "rojo", run, *CPU, workspace=finished.root).out
         assert toy.ok("evaluate", run, *CPU, workspace=finished.root).made.kind == "evaluation"
+
+
+@pytest.mark.slow
+def test_a_workspace_that_cannot_be_written_is_served(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    with unwritable(finished.root), Server(finished.root, run, "--split", "all") as up:
+        reply = up.ask("/search?q=rojo")
+        assert reply.status == 200 and reply.json["hits"]
 
 
 def test_a_file_where_the_workspace_should_be(tmp_path: Path) -> None:

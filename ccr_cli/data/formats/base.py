@@ -23,6 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.errors import ArtifactError
 
 LONGEST_LINE = 2**26
@@ -155,7 +156,7 @@ class _Unpacked(io.RawIOBase):
 def opened(path: Path) -> Iterator[io.BufferedIOBase]:
     """Opens a plain or gzipped file; refuses pickles and zip archives."""
     try:
-        with path.open("rb") as file:
+        with refuse_special(path).open("rb") as file:
             start = file.peek(4)[:4]
             if _PICKLE.match(start) or path.suffix.lower() in _PICKLES:
                 raise ArtifactError(
