@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ccr_cli.artifacts.base import Artifact, atomic_open
+from ccr_cli.artifacts.base import Artifact, atomic_open, refuse_special
 from ccr_cli.errors import ArtifactError
 
 MOST_ROWS = 4
@@ -44,7 +44,7 @@ def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     """Opens a Parquet file; ArtifactError if it, or what is read of it then, is damaged."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(refuse_special(path)) as file:
             if file.metadata.num_rows > MOST_ROWS * max(1, path.stat().st_size):
                 rows = f"{file.metadata.num_rows:,} rows"
                 raise ArtifactError(f"{path} claims to have {rows}, more than its bytes can hold")

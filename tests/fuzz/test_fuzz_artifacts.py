@@ -82,18 +82,20 @@ def attack(victim: Victim, number: int, all_commands: bool) -> bool:
 
 
 def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
-    """More ids than a model has, a back-translation or intervals of nothing, or two data sets."""
+    """More ids than a model has, a back-translation or intervals of nothing, two data sets, or an unknown index."""
     of_kind = {base.load(path).kind: path for path in victim.artifacts}
     captions = read_table(of_kind["translation"] / "captions.parquet", CAPTIONS)
     captions["source_caption_id"] = captions["source_caption_id"].where(captions["direction"] != "back", "x")
     text = (of_kind["run"] / "tokenizer/ccr_tokenizer.json").read_text()
     metrics = (of_kind["evaluation"] / "metrics.json").read_text()
+    index = (of_kind["index"] / "index.json").read_text()
     settings = (of_kind["run"] / "config.json").read_text()
     for kind, name, content in (
         ("run", "tokenizer/ccr_tokenizer.json", text.replace('"buckets": 512', '"buckets": 513')),
         ("evaluation", "metrics.json", metrics.replace('"drawn"', '"left"')),
         ("run", "config.json", settings.replace('"data": "toy"', '"data": ["toy"]')),
         ("translation", "captions.parquet", captions),
+        ("index", "index.json", index.replace('"type": "', '"type": "un')),
     ):
         file = of_kind[kind] / name
         old = file.read_bytes()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import shutil
+import signal
 import zipfile
 from pathlib import Path
 
@@ -267,10 +269,14 @@ class Attack:
         path, call = rng.choice(self.calls)
         return self.attempt(path, call, mutated(path.name, self.files[path.relative_to(self.place)], rng), number)
 
-    def attempt(self, path: Path, call: Call, content: bytes, number: int = 0) -> int:
-        """Runs a command on another content of its file; the exit code."""
+    def attempt(self, path: Path, call: Call, content: bytes | None, number: int = 0) -> int:
+        """Runs a command on another content of its file, or on a pipe; the exit code."""
         name = path.relative_to(self.place)
-        path.write_bytes(content)
+        if content is None:
+            path.unlink()
+            os.mkfifo(path)
+        else:
+            path.write_bytes(content)
         try:
             done = toy.ccr(*call, workspace=self.root)
             assert done.code in (0, 3) or (done.code in (1, 2, 4, 6) and "error: " in done.err), done
@@ -279,6 +285,7 @@ class Attack:
             error.add_note(f"input {number}: {name}: {' '.join(map(str, call))}")
             raise
         finally:
+            path.unlink()
             path.write_bytes(self.files[name])
             for folder in (*self.root.glob(f"*/{FRESH}*"), *self.root.glob(f"*/*/{FRESH}*")):
                 shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
@@ -322,6 +329,33 @@ def test_json_that_is_nested_too_deeply(inputs: Attack) -> None:
         path = inputs.place / name
         content = inputs.files[Path(name)]
         assert inputs.attempt(path, call, content[: content.find(b"\n") + 1] + b"[" * 100_000) in (2, 4), name
+
+
+def test_a_pipe_in_place_of_a_file(inputs: Attack) -> None:
+    """Who opens it waits for ever."""
+    names = {
+        "manifest.toml",
+        "items.tsv",
+        "own.csv",
+        "coco.json",
+        "rows.npy",
+        "ids.txt",
+        "rows.h5",
+        "shape.txt",
+        "own.xlsx",
+        "own.parquet",
+    }
+    names |= {"pairs.csv", "scores.csv", "table.jsonl", "words.tsv"}
+    calls = {path.name: (path, call) for path, call in inputs.calls if path.name in names}
+    assert calls.keys() == names
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for path, call in calls.values():
+            signal.alarm(60)
+            assert inputs.attempt(path, call, None) in (2, 4), path
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_a_few_malformed_inputs(inputs: Attack) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.data.formats.base import LARGEST_JSON, MOST_UNPACKED, Record, caption_format
 from ccr_cli.data.formats.captions_csv import records
 from ccr_cli.errors import ArtifactError, require_packages
@@ -55,7 +56,7 @@ def _opened(path: Path) -> Iterator[Workbook]:
     import openpyxl
 
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(refuse_special(path)) as archive:
             most = min(LARGEST_JSON, max(SMALL_WORKBOOK, MOST_UNPACKED * path.stat().st_size))
             if sum(entry.file_size for entry in archive.infolist()) > most:
                 raise ArtifactError(f"{path} is too large for a workbook", hint="save it as CSV (UTF-8)")

@@ -73,7 +73,9 @@ class Index:
             read = package.read_index(str(path))
         except RuntimeError as error:
             raise ArtifactError(f"this version of faiss cannot read the index {path}: {str(error)[:200]}") from None
-        expected = package.IndexHNSWFlat if kind == "hnsw" else package.IndexIVFFlat
+        expected = {"hnsw": package.IndexHNSWFlat, "ivf": package.IndexIVFFlat}.get(kind)
+        if expected is None:
+            raise ArtifactError(f"{path} has the unknown type {kind!r}")
         if not isinstance(read, expected) or (read.ntotal, read.d) != shape or effort < 1:
             found = f"{type(read).__name__} of {read.ntotal} x {read.d}"
             raise ArtifactError(f"{path} holds {found}, expected {expected.__name__} of {shape[0]} x {shape[1]}")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli import hub
+from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.data.dictionary import files_of
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import load_judge
@@ -54,7 +55,7 @@ def _sha256(*paths: Path) -> str:
     digest = hashlib.sha256()
     for path in paths:
         try:
-            digest.update(path.read_bytes())
+            digest.update(refuse_special(path).read_bytes())
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     return f"sha256:{digest.hexdigest()}"
