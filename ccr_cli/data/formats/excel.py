@@ -99,7 +99,7 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
 def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) -> bytes:
     """Returns a workbook of one sheet with these rows; the first, the header, stays in view and filters.
 
-    Columns of `sentences` are wide and wrap their text, the others are as wide as their cells.
+    Columns of `sentences` are wide and wrap their text, the others as wide as their cells, up to a limit.
     """
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
@@ -113,7 +113,7 @@ def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) 
     wraps = [name in sentences for name in rows[0]]
     for number, (column, wrap) in enumerate(zip(zip(*rows, strict=True), wraps, strict=True), 1):
         widest = max(len(cell) if isinstance(cell, str) else NUMBER_WIDTH for cell in column)
-        width = SENTENCE_WIDTH if wrap else min(SENTENCE_WIDTH, widest + 4)
+        width = SENTENCE_WIDTH if wrap else min(MOST_WIDTH, widest + 4)
         sheet.column_dimensions[get_column_letter(number)].width = width
     alignment = Alignment(wrap_text=True, vertical="top")
 
@@ -132,8 +132,8 @@ def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) 
     return out.getvalue()
 
 
-SENTENCE_WIDTH, NUMBER_WIDTH = 45, 8
-"""Width of a column of sentences, which is the most of any, and least width of one of numbers, in characters."""
+SENTENCE_WIDTH, MOST_WIDTH, NUMBER_WIDTH = 45, 24, 8
+"""Width of a column of sentences, most of another (ids are cut), and least of one of numbers, in characters."""
 _SOUND = (ArtifactError, PermissionError, MemoryError)
 """Errors that say nothing against the file's format, or enough."""
 
