@@ -2,10 +2,12 @@
 
     python benchmarks/lexical.py --flickr8kcn FOLDER --multi30k FOLDER [--pairs 30000 600000]
     python benchmarks/lexical.py --flickr8kcn FOLDER --multi30k FOLDER --dictionaries zh=FILE de=FILE fr=FILE
+    python benchmarks/lexical.py --flickr8kcn FOLDER --multi30k FOLDER --eflomal
 
 Training captions of Flickr8k-CN with machine translations, and of Multi30K with human ones. A share of the translations
 is exchanged among each other. No model and no picture takes part.
 
+With `--eflomal` (`pip install eflomal`) it compares that aligner's scores of the same words, both directions added.
 With dictionaries it measures `fusion` instead: one word of a caption is replaced, so that its translation is wrong in
 one word. Each witness alone, all of them, and all but one.
 """
@@ -14,9 +16,11 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import importlib
 import json
 import re
 import resource
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -55,6 +59,35 @@ def measure(source: list[str], target: list[str], share: float, seed: int) -> di
         found = detection(p, wrong, 0.5)
         figures |= {key: round(float(found[key]), 4) for key in ("auroc", "precision", "recall")}
     return figures
+
+
+def against_eflomal(source: list[str], target: list[str], share: float = 0.2) -> dict[str, Any]:
+    """CPU seconds and AUROC of a lexicon and of eflomal, a share of the translations exchanged."""
+    aligner = importlib.import_module("eflomal").Aligner()
+    moved = np.random.default_rng(0).permutation(len(source))[: int(share * len(source))]
+    giver = np.arange(len(source))
+    giver[moved] = np.roll(moved, 1)
+    given = [target[i] for i in giver]
+    wrong = np.array([one != other for one, other in zip(given, target, strict=True)])
+    found: dict[str, Any] = {"pairs": len(source), "exchanged": share}
+    for name in ("lexicon", "eflomal"):
+        before = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        if name == "lexicon":
+            score = Lexicon(source, given).scores(source, given)
+        else:
+            with tempfile.TemporaryDirectory() as folder:
+                texts = [[" ".join(words(text)) or "." for text in side] for side in (source, given)]
+                paths = {
+                    f"{kind}_filename_{way}": f"{folder}/{kind}-{way}"
+                    for kind in ("links", "scores")
+                    for way in ("fwd", "rev")
+                }
+                aligner.align(*texts, **paths, quiet=True)
+                score = -np.sum([np.loadtxt(path) for key, path in paths.items() if "scores" in key], axis=0)
+        after = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        spent = sum(b.ru_utime + b.ru_stime - a.ru_utime - a.ru_stime for a, b in zip(before, after, strict=True))
+        found[name] = {"cpu_seconds": round(spent, 1), "auroc": auroc(-score, wrong)}
+    return found
 
 
 def flickr8k_cn(folder: Path) -> dict[str, tuple[list[str], list[str]]]:
@@ -138,9 +171,14 @@ def main() -> None:
     parser.add_argument("--multi30k", type=Path, required=True)
     parser.add_argument("--pairs", type=int, nargs="*", default=[30_000, 600_000], help="sizes to time")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--eflomal", action="store_true", help="compare with eflomal instead")
     parser.add_argument("--dictionaries", nargs="*", metavar="LANG=FILE", help="measure fusion with these")
     args = parser.parse_args()
     sets = {**flickr8k_cn(args.flickr8kcn), **multi30k(args.multi30k)}
+    if args.eflomal:
+        rows = [{"data": name} | against_eflomal(*pair) for name, pair in sets.items()]
+        RESULTS.with_name("eflomal.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        return
     if args.dictionaries:
         chinese = [name for name in sets if name.startswith("Flickr8k-CN")]
         others = {name: sets[chinese[not place]][1] for place, name in enumerate(chinese)}
