@@ -165,9 +165,9 @@ def sheet(
     Further arguments as for `pair_list`.
     """
     listed = pair_list(pairs, image, lang, source_lang, title, LARGE)
-    if "P(clean)" in listed.heads:
-        above = sum(pair.get("verdict") == "noisy" for pair in pairs)
-        listed = replace(listed, boundary=f"noisy above ({rule}), clean below", above=above)
+    above = next((n for n, pair in enumerate(pairs) if pair.get("verdict") != "noisy"), 0)
+    below = "clean below" if "P(clean)" in listed.heads else "not called noisy below"
+    listed = replace(listed, boundary=f"noisy above ({rule}), {below}", above=above)
     return render("suspects.html.j2", title=title, style=static("page.css", "suspects.css"), pairs=listed)
 
 

@@ -142,6 +142,9 @@ def test_a_translation_of_something_else_comes_before_a_copy(tmp_path: Path) -> 
     first = diagnosis.read_pairs(made).sort_values("place").head(3)
     assert [*first["verdict"][:2]] == ["noisy", "noisy"] and first["source_text"].iloc[2] == rows[7][0]
     assert {*first["source_text"][:2]} == {rows[0][0], rows[-1][0]}
+    toy.ok("diagnose", "--sheet", tmp_path / "worst.html", workspace=tmp_path)
+    above, line, below = (tmp_path / "worst.html").read_text(encoding="utf-8").partition('class="boundary"')
+    assert line and rows[0][0] in above and rows[0][0] not in below and ">noisy<" not in below
 
 
 def test_a_list_tells_its_data_set(tmp_path: Path) -> None:
