@@ -56,7 +56,7 @@ def files_of(path: Path) -> list[Path]:
     if base is None:
         return [path]
     index, *articles = (path.with_name(base[1] + end) for end in (".index", ".dict", ".dict.dz"))
-    data = next((each for each in articles if each.is_file()), None)
+    data = next((file for file in articles if file.is_file()), None)
     if data is None or not index.is_file():
         raise UsageError(f"{base[1]}.index and {base[1]}.dict or .dict.dz belong together in {path.parent}")
     return [index, data]
@@ -102,12 +102,12 @@ def _xml(path: Path) -> Iterator[Pair]:
             if tag == "e":
                 sides = [node.find("p/l"), node.find("p/r")]
                 same = node.find("i")
-                left, right = (_text(same if each is None else each) for each in sides)
+                left, right = (_text(same if side is None else side) for side in sides)
                 yield left, right
             else:
-                words = [_text(each) for each in node.iterfind("{*}form//{*}orth")]
+                words = [_text(spelling) for spelling in node.iterfind("{*}form//{*}orth")]
                 found = [*node.iterfind(".//{*}cit[@type='trans']/{*}quote"), *node.iterfind(".//{*}tr")]
-                yield from ((word, _text(each)) for word in words for each in found)
+                yield from ((word, _text(other)) for word in words for other in found)
             node.clear()
 
 

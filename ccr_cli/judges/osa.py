@@ -45,8 +45,8 @@ class OsaJudge(Judge):
             read = readings.sentence_similarities() if name == "ST" else None
             if read is None:
                 sides = ("VS", "VT") if name == "both" else (name,)
-                given, null = readings.similarities(), readings.null()
-                read = tuple(np.mean([x[each] for each in sides], axis=0) for x in (given, null))
+                own, null = readings.similarities(), readings.null()
+                read = tuple(np.mean([sims[one] for one in sides], axis=0) for sims in (own, null))
             return clean_probability(*read)
 
         p: Belief[FloatArray] = believe(side, probability, np.ones(len(readings)))

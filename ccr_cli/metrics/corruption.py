@@ -18,21 +18,21 @@ def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed:
     """
     spaced = has_spaces(lang)
     words = [text.split() if spaced else list("".join(text.split())) for text in texts]
-    pool = [word for each in words for word in each]
+    pool = [word for caption in words for word in caption]
     rng = np.random.default_rng(seed)
     out = []
-    for each in words:
-        number = int(share * len(each) + rng.random())
-        at = np.sort(rng.permutation(len(each))[: min(number, len(each) - (how == "drop"))])
-        kept = list(each)
+    for caption in words:
+        number = int(share * len(caption) + rng.random())
+        at = np.sort(rng.permutation(len(caption))[: min(number, len(caption) - (how == "drop"))])
+        kept = list(caption)
         if how == "drop":
-            kept = [word for place, word in enumerate(each) if place not in at]
+            kept = [word for place, word in enumerate(caption) if place not in at]
         elif how == "replace":
             for place in at:
                 kept[place] = pool[rng.integers(len(pool))]
         else:
             for place, source in zip(at, rng.permutation(at), strict=True):
-                kept[place] = each[source]
+                kept[place] = caption[source]
         out.append((" " if spaced else "").join(kept))
     return out
 
@@ -50,7 +50,7 @@ def mix_words(text: str, other: str, lang: str, seed: int) -> str:
     stays as it is only where the other text has no other word and dropping would leave none.
     """
     spaced, rng = has_spaces(lang), np.random.default_rng(seed)
-    own, others = (_words(each, spaced) for each in (text, other))
+    own, others = (_words(caption, spaced) for caption in (text, other))
     known, content = {word.casefold() for word in own}, set(_content(own))
     pool = [word for word in _content(others) if word.casefold() not in known]
     at = [place for place, word in enumerate(own) if word in content]

@@ -279,8 +279,8 @@ def _sweep(
     ready = False
     for seek in (True, False):
         if not seek:
-            for each in strips:
-                each.settle()
+            for counted in strips:
+                counted.settle()
         grid = itertools.product(enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block)))
         for (i, row), (j, column) in grid:
             own = rows.strips[i], columns.strips[j] if columns else None
@@ -290,8 +290,8 @@ def _sweep(
                 continue
             sim_rc = kept.pop((i, j)) if (i, j) in kept else _checked(sim(row, column), row, column)
             if not ready:  # what stays is made at once: between blocks that come and go it would tear the heap
-                for each in strips:
-                    each.prepare(sim_rc)
+                for counted in strips:
+                    counted.prepare(sim_rc)
                 ready = True
             if seek and sim_rc.numel() <= keep:
                 kept[i, j] = sim_rc
@@ -388,7 +388,7 @@ class _Side:
     def ranks(self, curve: str) -> Ranks:
         """Ranks, average precision and precision at recalls from the two counts of every positive."""
         counts = [strip.counts() for strip in self.strips] or [(np.zeros(0), np.zeros(0))]
-        greater_P, ties_P = (np.concatenate(each) for each in zip(*counts, strict=True))
+        greater_P, ties_P = (np.concatenate(parts) for parts in zip(*counts, strict=True))
         positives = self.positives
         m_Q, first_Q = positives.counts, positives.offsets[:-1]
         valid_Q = m_Q > 0
@@ -490,5 +490,5 @@ def summarise(ranks: Ranks, *, tie: str = "mid") -> dict[str, float]:
 
 def precision_recall(folds: Sequence[Ranks]) -> list[float]:
     """The precision of one direction at the recalls 0, 0.1, ... 1, in percent: mean over queries, then over folds."""
-    means = [each.precision[each.valid].mean(axis=0) for each in folds if each.valid.any()]
+    means = [fold.precision[fold.valid].mean(axis=0) for fold in folds if fold.valid.any()]
     return [100.0 * float(value) for value in np.mean(means, axis=0)] if len(means) == len(folds) else []

@@ -242,9 +242,9 @@ def _own_queries(
     kinds = [HUMAN, MT] if options.queries == BOTH else [options.queries or HUMAN]
     if not options.queries and not written & {*langs} and not all(captions.empty for captions in made.values()):
         kinds = [MT]
-    wanted = [(lang, kind) for lang in langs for kind in ([HUMAN] if lang == source else kinds)]
+    candidates = [(lang, kind) for lang in langs for kind in ([HUMAN] if lang == source else kinds)]
     refused: dict[tuple[str, str], CcrError] = {}
-    for lang, kind in wanted:
+    for lang, kind in candidates:
         try:
             _refuse_languages(protocol, (lang,))
             machine = lang in made and not made[lang].empty
@@ -255,12 +255,12 @@ def _own_queries(
             if kind == HUMAN and human[lang].empty:
                 raise _without_captions(split, lang, protocol, machine)
         except (ArtifactError, UsageError) as error:
-            if options.langs or options.queries == BOTH or len(refused) == len(wanted) - 1:
+            if options.langs or options.queries == BOTH or len(refused) == len(candidates) - 1:
                 raise
             refused[lang, kind] = error
     for (lang, _), reason in refused.items():
         warn(f"{lang} is not evaluated: {with_hint(reason)}")
-    return tuple(query for query in wanted if query not in refused)
+    return tuple(query for query in candidates if query not in refused)
 
 
 def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool) -> ArtifactError:

@@ -62,7 +62,7 @@ class Sources:
     def translations(self) -> dict[str, dict[str, pd.DataFrame]]:
         """The translations by language and name; the captions themselves if nothing was translated."""
         if self.translated:
-            return {k: {a.path.name: translation.read(a) for a in each} for k, each in self.by_language.items()}
+            return {k: {a.path.name: translation.read(a) for a in same} for k, same in self.by_language.items()}
         data = dataset.read(self.data)
         captions = data.captions[data.captions["lang"] == data.source_lang]
         return {data.source_lang: {"": translation.untranslated(captions)}}
@@ -117,9 +117,9 @@ def find_sources(
         if len({a.path.name for a in alternatives}) < len(alternatives):
             problem = f"two translations into {language} have the name {alternatives[-1].path.name}"
             raise UsageError(problem, hint="give one another --name")
-        for each in alternatives:
-            inputs.note(each)
-            translated.append(each)
+        for alternative in alternatives:
+            inputs.note(alternative)
+        translated += alternatives
         if alternatives:
             continue
 
@@ -218,11 +218,11 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
     """
     ratio, style, target = options.noise, options.noise_style, options.noise_target
     seed = options.seed if options.noise_seed is None else options.noise_seed
-    given = [a for a in inputs.named if a.kind == "noise"]
-    targets = [str(a.request["target"]) for a in given] or ([mismatch.target_of(style, target)] if ratio else [])
+    named = [a for a in inputs.named if a.kind == "noise"]
+    targets = [str(a.request["target"]) for a in named] or ([mismatch.target_of(style, target)] if ratio else [])
     if not sources.translated and set(targets) - {"pair"}:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")
-    if given:
+    if named:
         artifact = inputs.one("noise", "")
         if ratio is not None:
             raise UsageError(f"{artifact.path} and --noise both set the mismatch", hint="leave one out")

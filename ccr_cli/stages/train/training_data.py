@@ -52,19 +52,19 @@ class TrainingData:
         self.data = dataset.read(sources.data)
         pairs = noise.read(sources.noise) if sources.noise else None
         second = translation.read(sources.second) if sources.second else None
-        captions, given = self.data.captions, translations if sources.translated else {}
+        captions, translated = self.data.captions, translations if sources.translated else {}
         self.human = tuple(
             lang
-            for lang, each in given.items()
-            if any(translation.by_people(frame, captions) for frame in each.values())
+            for lang, frames in translated.items()
+            if any(translation.by_people(frame, captions) for frame in frames.values())
         )
         for lang in self.human:
             warn(f"people wrote the {lang} training captions: the run is marked as trained on human captions")
         self.vectors = None
         """Vectors of texts in place of a text encoder; captions that have none are left out."""
         if options.text_vectors:
-            frames = (frame[frame["text"].notna()] for each in given.values() for frame in each.values())
-            texts = pd.concat([frame[["caption_id", "text"]] for frame in (captions, *frames)])
+            done = [frame[frame["text"].notna()] for frames in translated.values() for frame in frames.values()]
+            texts = pd.concat([frame[["caption_id", "text"]] for frame in (captions, *done)])
             self.vectors = read_text_vectors(options.text_vectors, texts)
             if config.aligned:
                 require_same_space(self.vectors, sources.features)
@@ -84,8 +84,8 @@ class TrainingData:
         if "back" in self.needs and triplets.back is None:
             lacking = [
                 lang
-                for lang, each in translations.items()
-                if not all((frame["direction"] == "back").any() for frame in each.values())
+                for lang, frames in translations.items()
+                if not all((frame["direction"] == "back").any() for frame in frames.values())
             ]
             languages = " ".join(f"--lang {lang}" for lang in lacking or triplets.langs)
             raise ArtifactError(
@@ -127,8 +127,8 @@ class TrainingData:
         self.validation: dict[str, Gallery] = {}
         """The selecting half of validation by query language; empty where no epoch can be selected."""
         missed = {}
-        for lang, each in translations.items():
-            frame = next(iter(each.values()))
+        for lang, frames in translations.items():
+            frame = next(iter(frames.values()))
             queries, what = frame[frame["direction"] == "forward"], f"translations into {lang}"
             if self.select == "human":
                 queries, what = used.captions[used.captions["lang"] == lang], f"human {lang} captions"
@@ -137,7 +137,7 @@ class TrainingData:
                 self.validation[lang] = gallery(used, sources.features, "val-select", queries, what, self.needs)
             except ArtifactError as error:
                 missed[lang] = error.message
-        items = max((len(each.item_ids) for each in self.validation.values()), default=FEW)
+        items = max((len(searched.item_ids) for searched in self.validation.values()), default=FEW)
         if items < FEW and config.epochs:
             warn(f"only {counted(items, 'validation item')} to select the epoch by: which epoch is kept is chance")
         for lang, reason in missed.items() if self.validation else ():
