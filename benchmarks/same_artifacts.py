@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = ("basic", "infonce", "source-only", "decl", "uml", "nrccr", "tcl", "disncl", "fume", "trine")
+METHODS = ("basic", "infonce", "source-only", "decl", "uml", "nrccr", "tcl", "gsc", "disncl", "fume", "trine")
 SOURCES = ("datasets/noto-emoji", "features/noto-emoji/efficientnet-lite0-*")
 ES = (*SOURCES, "translations/noto-emoji/es-*")
 SHORT = ("--epochs", "1", "--device", "cpu")
@@ -35,6 +35,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("extract", "datasets/noto-emoji", "--set", "image_size=64", "--device", "cpu"),
     ("extract", "datasets/twemoji", "--set", "image_size=64", "--device", "cpu"),
     ("train", *ES, "--noise", "0.4", "--sweep", f"method={','.join(METHODS)}", *SHORT),
+    ("train", *ES, "runs/*-source-only-*", "--method", "distil", "--noise", "0.4", *SHORT),
     ("train", *ES, "--method", "infonce", "--noise", "0.2", "--noise-style", "image", "--noise-target", "pair", *SHORT),
     (
         "train",

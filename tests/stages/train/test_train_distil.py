@@ -42,6 +42,7 @@ def test_the_only_fitting_run_teaches_and_keeps_its_visual_side(taught: Chain) -
     made = train(taught).made
     assert [p.path for p in made.parents if p.kind == "run"] == ["runs/teacher"]
     assert made.request["teacher"] == teacher.id[:12] and made.request["dim"] == 32
+    assert run.config(made)["features"] == run.config(teacher)["features"] == taught.find("features").path.name
     assert head(made).keys() == head(teacher).keys()
     assert all(torch.equal(weight, head(teacher)[name]) for name, weight in head(made).items())
     noisy = train(taught, "--noise", "0.6", "distance=contrast", "judge=two-group", "warmup_epochs=0").made
