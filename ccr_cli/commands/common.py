@@ -290,7 +290,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **flags: Any) -> None:
-        as_json = bool(flags.get("json"))
+        as_json, place = bool(flags.get("json")), flags.get("workspace")
         console.verbosity = -1 if flags.get("quiet") else flags.get("verbose", 0)
         signal.signal(signal.SIGTERM, _terminate)
         if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, of all processes
@@ -321,7 +321,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(0) from None
         except Exception as error:
             if isinstance(error, OSError) and error.errno:
-                error.filename = error.filename or str((flags.get("workspace") or Path()).absolute())
+                error.filename = error.filename or str((place or Path()).absolute())
             known = as_user_error(error) or (None if console.verbosity > 0 else registry.own_failure(error))
             if known is None:
                 raise
