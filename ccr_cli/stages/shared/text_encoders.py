@@ -19,7 +19,6 @@ import torch
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.console import counted, warn
 from ccr_cli.data import features as formats
-from ccr_cli.data.splits import items_of
 from ccr_cli.data.tokens import GivenTokenizer, HFTokenizer, NgramTokenizer, Tokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.nets.text import GivenTextEncoder, TextEncoder, TransformerTextEncoder, build_text_encoder
@@ -109,7 +108,7 @@ def readable_texts(
     if not isinstance(tokenizer, GivenTokenizer):
         return data, {lang: dict(each) for lang, each in translations.items()}
     read = {lang: {n: tokenizer.readable(frame) for n, frame in each.items()} for lang, each in translations.items()}
-    items = set(items_of(data.items, "train")["item_id"]) if training else set()
+    items = set(data.items.loc[data.items["split"] == "train", "item_id"]) if training else set()
     forward = (frame[frame["direction"] == "forward"] for each in translations.values() for frame in each.values())
     texts = pd.concat([data.captions[data.captions["lang"] == data.source_lang], *forward])
     texts = texts.loc[texts["item_id"].isin(items) & texts["text"].notna(), ["text"]].drop_duplicates()
