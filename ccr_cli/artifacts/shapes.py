@@ -113,14 +113,17 @@ SHAPES: dict[str, Any] = {
     },
     "run": {
         "request": {
-            "method?": str, "lang?": (str, [str]), "seed?": int, "noise?": (_MISMATCH, NoneType),
+            "method?": str, "lang": (str, [str]), "seed?": int, "noise?": (_MISMATCH, NoneType),
             "alternatives?": {str: [str]},
         },
         "counts": {"epochs?": int, "best_epoch?": int},
         "config.json": {
             "method": str, "data?": str, "lang": (str, [str]), "seed": int, "noise": (_MISMATCH, NoneType),
             "preset": str | None, "select": str, "criterion?": str, "validation?": ([int, int], NoneType),
-            "visual_dim?": int, "dropped?": int, "text_encoder?": {"kind": str}, "options": _OPTIONS, "human?": [str],
+            "visual_dim?": int, "dropped?": int, "options": _OPTIONS, "human?": [str],
+            "text_encoder": {
+                "kind": str, "buckets?": int | None, "texts?": int | None, "model?": ({"vocab_size?": int}, NoneType),
+            },
             "pairs?": ({"sha256": str}, NoneType),
         },
         "history.jsonl": {"epoch": int, "loss": {str: _FIGURE}, "val?": ({str: ANY}, NoneType)},

@@ -89,11 +89,13 @@ def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
     text = (of_kind["run"] / "tokenizer/ccr_tokenizer.json").read_text()
     metrics = (of_kind["evaluation"] / "metrics.json").read_text()
     index = (of_kind["index"] / "index.json").read_text()
-    settings = (of_kind["run"] / "config.json").read_text()
+    settings, record = ((of_kind["run"] / name).read_text() for name in ("config.json", base.RECORD))
     for kind, name, content in (
         ("run", "tokenizer/ccr_tokenizer.json", text.replace('"buckets": 512', '"buckets": 513')),
         ("evaluation", "metrics.json", metrics.replace('"drawn"', '"left"')),
         ("run", "config.json", settings.replace('"data": "toy"', '"data": ["toy"]')),
+        ("run", "config.json", settings.replace('"text_encoder"', '"text_decoder"')),
+        ("run", "config.json", settings.replace('"buckets": 512', '"buckets": "512"')),
         ("translation", "captions.parquet", captions),
         ("index", "index.json", index.replace('"type": "', '"type": "un')),
     ):
@@ -107,6 +109,10 @@ def test_parts_that_do_not_fit_each_other(victim: Victim) -> None:
         victim.changed(of_kind[kind], name, old)
         assert malformed(base.load(of_kind[kind])) is not None, name
         victim.restore()
+    (of_kind["run"] / base.RECORD).write_text(record.replace('"lang": "es"', '"language": "es"'))
+    with pytest.raises(ArtifactError, match="'lang'"):
+        base.load(of_kind["run"])
+    (of_kind["run"] / base.RECORD).write_text(record)
 
 
 @pytest.mark.filterwarnings("error")

@@ -65,7 +65,9 @@ def load_method(artifact: Artifact, device: torch.device) -> tuple[Method, Token
         if entry.path.startswith("tokenizer/"):
             artifact.file(entry.path)
     tokenizer, text = load_tokenizer(artifact.path / "tokenizer"), settings["text_encoder"]
-    known = text.get("buckets") or text.get("texts") or text["model"].get("vocab_size", tokenizer.vocab_size)
+    known = (
+        text.get("buckets") or text.get("texts") or (text.get("model") or {}).get("vocab_size", tokenizer.vocab_size)
+    )
     if text["kind"] != tokenizer.kind or tokenizer.vocab_size > known:
         wrong = f"{tokenizer.kind} with {tokenizer.vocab_size} ids, expected {text['kind']} with {known}"
         raise ArtifactError(f"{artifact.path / 'tokenizer'}: {wrong}", hint=artifact.rebuild_hint())
