@@ -153,6 +153,7 @@ def make_run(
             "triplets": triplets,
             "data": data.name,
             "features": "efficientnet-lite0",
+            "text_encoder": {"kind": "ngram", "buckets": 512},
         }
         base.write_json(site.folder / "config.json", config)
         lines = []

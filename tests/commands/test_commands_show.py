@@ -143,7 +143,10 @@ def test_what_cannot_be_read_is_in_the_list(workspace: Chain) -> None:
 
 def test_what_was_interrupted_is_in_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["ccr", "train", "latest", "--method", "uml", "-"])
-    with pytest.raises(KeyboardInterrupt), building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
+    with (
+        pytest.raises(KeyboardInterrupt),
+        building(Workspace(tmp_path), "run", "x", {"method": "uml", "lang": "es"}) as build,
+    ):
         base.write_json(build.folder / "config.json", {})
         found = toy.ok("show", workspace=tmp_path).out
         assert "ccr train" not in found and "another process" in found, "it is locked"
@@ -154,7 +157,7 @@ def test_what_was_interrupted_is_in_the_list(tmp_path: Path, monkeypatch: pytest
         refused = toy.ccr("evaluate", word, workspace=tmp_path)
         assert refused.code == 4 and "try: ccr train --method uml" in refused.err
         assert "rm -r runs/x.partial" in refused.err and "rm -r runs/x.partial" in row[3], "its method may be another"
-    with building(Workspace(tmp_path), "run", "x", {"method": "uml"}) as build:
+    with building(Workspace(tmp_path), "run", "x", {"method": "uml", "lang": "es"}) as build:
         assert (build.folder / "config.json").exists(), "it goes on"
         build.finish({"epochs": 1, "best_epoch": 1})
     assert "unfinished" not in toy.ok("show", workspace=tmp_path).out
