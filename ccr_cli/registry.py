@@ -120,6 +120,11 @@ def names(group: str) -> list[str]:
     return sorted({*file_names(group), *(plugin.name for plugin in installed() if plugin.group == group)})
 
 
+def has(group: str, name: str) -> bool:
+    """Whether a group has a plug-in of a name; distributions are searched only if it is no file."""
+    return name in file_names(group) or name in names(group)
+
+
 @functools.cache
 def installed() -> tuple[Plugin, ...]:
     """The plug-ins that installed distributions name as entry points of `ccr.GROUP`; imports none of them."""
@@ -248,8 +253,9 @@ def with_summaries(help: str) -> str:
 
 def check(group: str, name: str) -> None:
     """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
-    if name in file_names(group) or name in (known := names(group)):
+    if has(group, name):
         return
+    known = names(group)
     where = f"they are the files of {_ROOT / group}, with - for _, and those of installed packages (ccr plugins)"
     hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; {where}"
     raise UsageError(f"unknown {group[:-1]} {name!r}", hint)

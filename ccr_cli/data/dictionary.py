@@ -11,7 +11,7 @@ All may be gzipped. What a dictionary says about a word (grammar, subject, notes
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -35,15 +35,40 @@ def read_dictionary(path: Path) -> list[Pair]:
     Raises:
         UsageError: If it is missing, damaged, or in none of the formats; with the line.
     """
+    formats = "formats: CC-CEDICT, FreeDict, .dix, two columns"
+    return read_pairs("dictionary", path, lambda file: dict.fromkeys(_cleaned(_entries(file))), "entries", formats)
+
+
+def read_pairs(
+    what: str, path: Path, entries: Callable[[Path], Iterable[Pair]], plural: str, formats: str
+) -> list[Pair]:
+    """Reads the pairs of a file that have both sides.
+
+    Args:
+        what: What the file is, for messages.
+        path: The file.
+        entries: Yields its pairs.
+        plural: What the pairs are, for messages.
+        formats: Hint for a file without pairs.
+
+    Raises:
+        UsageError: If it is missing, damaged, in no known format, or has no such pair; with the line.
+    """
     try:
-        pairs = [pair for pair in dict.fromkeys(_cleaned(_entries(path))) if all(pair)]
+        pairs = [pair for pair in entries(path) if all(pair)]
     except CcrError as error:
-        raise UsageError(f"dictionary: {error.message}", hint=error.hint) from None
+        raise UsageError(f"{what}: {error.message}", hint=error.hint) from None
     except ElementTree.ParseError as error:
-        raise UsageError(f"dictionary: {path}, line {error.position[0]}: {error}") from None
+        raise UsageError(f"{what}: {path}, line {error.position[0]}: {error}") from None
     if not pairs:
-        raise UsageError(f"dictionary: {path} has no entries", hint="formats: CC-CEDICT, FreeDict, .dix, two columns")
+        raise UsageError(f"{what}: {path} has no {plural}", hint=formats)
     return pairs
+
+
+def start_of(path: Path) -> bytes:
+    """The first bytes of a file, unpacked, after a byte order mark and white space; its XML or columns show there."""
+    with opened(path) as file:
+        return file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
 def files_of(path: Path) -> list[Path]:
@@ -65,9 +90,7 @@ def files_of(path: Path) -> list[Path]:
 def _entries(path: Path) -> Iterator[Pair]:
     if len(files := files_of(path)) > 1:
         return _dictd(*files)
-    with opened(path) as file:
-        start = file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip()
-    return _xml(path) if start.startswith(b"<") else _lines(path)
+    return _xml(path) if start_of(path).startswith(b"<") else _lines(path)
 
 
 def _lines(path: Path) -> Iterator[Pair]:

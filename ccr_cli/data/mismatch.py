@@ -1,10 +1,11 @@
 """Synthetic mismatch: a derangement over items of a fraction of the training triplets.
 
 A style decides which captions move; it is a function decorated with `noise_style`, or `givers` of an installed module
-(group `ccr.noise`), which may define `TARGETS`. The field's reference codes
-disagree: `caption` moves captions singly (NCR, UML), `image` moves all captions of an item (DECL). The others are noise
-that no judge was built for. A target decides what moves: `translation` moves T alone and leaves V-S intact (UML, DCOT),
-`pair` moves S and T together away from V (NCR, DECL), `any` moves T, V or S alone, a third each.
+(group `ccr.noise`), which may define `TARGETS`. The field's reference codes disagree: `caption` moves captions singly
+(NCR, UML), `image` moves all captions of an item (DECL). The others are noise that no judge was built for.
+
+A target decides what moves: `translation` moves T alone and leaves V-S intact (UML, DCOT), `pair` moves S and T
+together away from V (NCR, DECL), `any` moves T, V or S alone, a third each.
 
 A caption never moves to its own item, nor to an item that has a caption of the same text: that would be no mismatch.
 Draws of one seed are nested: what is wrong at 20 % is wrong at 40 %, as far as all chosen captions can move.

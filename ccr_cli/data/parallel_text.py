@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
+from ccr_cli.data.dictionary import Pair, read_pairs, start_of
 from ccr_cli.data.formats.base import lines, opened
-from ccr_cli.errors import CcrError, UsageError
+from ccr_cli.errors import UsageError
 
-Pair = tuple[str, str]
 _NUMBER = re.compile(r"[\d.]*")
 
 
@@ -24,17 +24,11 @@ def read_parallel(path: Path) -> list[Pair]:
     Raises:
         UsageError: If it is missing, damaged, or neither of the formats; with the line.
     """
-    try:
-        with opened(path) as file:
-            is_xml = file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<?xml")
-        pairs = [pair for pair in (_tmx(path) if is_xml else _columns(path)) if all(pair)]
-    except CcrError as error:
-        raise UsageError(f"parallel text: {error.message}", hint=error.hint) from None
-    except ElementTree.ParseError as error:
-        raise UsageError(f"parallel text: {path}, line {error.position[0]}: {error}") from None
-    if not pairs:
-        raise UsageError(f"parallel text: {path} has no pairs of sentences", hint="formats: two columns (TSV), TMX")
-    return pairs
+    return read_pairs("parallel text", path, _entries, "pairs of sentences", "formats: two columns (TSV), TMX")
+
+
+def _entries(path: Path) -> Iterator[Pair]:
+    return _tmx(path) if start_of(path).startswith(b"<?xml") else _columns(path)
 
 
 def _columns(path: Path) -> Iterator[Pair]:

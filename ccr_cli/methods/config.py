@@ -135,7 +135,7 @@ class Config(JudgeConfig):
             raise ValueError(f"head={self.head} is not possible: {reason}")
         if self.visual == "transformer" and self.dim % self.visual_heads:
             raise ValueError(f"visual_heads must divide dim, and {self.visual_heads} does not divide {self.dim}")
-        if self.judge not in registry.names("judges"):
+        if not registry.has("judges", self.judge):
             raise ValueError(f"no judge {self.judge!r}; judges: {', '.join(registry.names('judges'))}")
         if self.judge != "none" and self.unjudged():
             raise ValueError(f"judge={self.judge} cannot judge: {self.unjudged()}")

@@ -32,7 +32,7 @@ from ccr_cli.translators._http import (
     masker,
     outage,
 )
-from ccr_cli.translators._languages import iso3, primary, script, usually_written
+from ccr_cli.translators._languages import code_of, primary
 from ccr_cli.translators.base import Translation
 
 _GOOGLE_RESULT = re.compile(r'class="(?:t0|result-container)"')
@@ -173,40 +173,6 @@ def _private(provider: Provider, keys: Mapping[str, str]) -> tuple[Any, _Request
     spec.loader.exec_module(private)
     private.requests = _Requests()
     return getattr(private, name)(source="auto", target="auto", **keys), private.requests
-
-
-# Names of a language that are neither BCP 47 nor ISO 639-3, tried last.
-_OLD_CODES = {
-    "he": ["iw"], "jv": ["jw"], "no": ["nb"], "nb": ["no"], "tl": ["fil"], "fil": ["tl"],
-    "ja": ["jp"], "ro": ["rom"], "sl": ["slo"],
-}  # fmt: skip
-_CHINESE = {"Hans": ["zh-CN", "zh-Hans", "zh"], "Hant": ["zh-TW", "zh-Hant", "cht"]}
-
-
-def code_of(lang: str, codes: Mapping[str, str]) -> str | None:
-    """Finds a provider's code of a language.
-
-    A region that the provider does not tell apart is left out (`pt-BR` is `pt`), a script is not: traditional
-    Chinese is never sent as simplified. Of several regions the one with the shortest English name is the usual one
-    (`german` before `austrian german`). `codes` are by English name.
-    """
-    by_code = {code.lower(): code for _, code in sorted(codes.items(), key=lambda pair: -len(pair[0]))}
-    plain, writing = primary(lang), script(lang)
-    candidates = [lang]
-    if plain == "zh":
-        candidates += _CHINESE.get(writing or "", [])
-    else:
-        candidates.append(f"{plain}-{writing}")
-        if usually_written(lang):
-            candidates += [plain, iso3(lang), *_OLD_CODES.get(plain, [])]
-    for code in candidates:
-        if code.lower() in by_code:
-            return by_code[code.lower()]
-    for code in candidates[1:]:  # with a region, as all of MyMemory's are; the last one has the shortest name
-        regional = [name for name in by_code if name.startswith(f"{code.lower()}-")]
-        if regional and plain != "zh":
-            return by_code[regional[-1]]
-    return None
 
 
 _VARIABLES = [name for provider in PROVIDERS.values() for name in provider.keys.values()]

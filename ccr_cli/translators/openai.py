@@ -34,9 +34,8 @@ from ccr_cli.translators._http import (
     masker,
     outage,
 )
-from ccr_cli.translators._languages import primary
+from ccr_cli.translators._languages import code_of, primary
 from ccr_cli.translators.base import Translation
-from ccr_cli.translators.deep_translator import code_of
 
 _PROMPT = """\
 Translate the following image caption from {source} into {target}. Translate all of it and add nothing. \

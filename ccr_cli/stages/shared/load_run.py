@@ -89,7 +89,7 @@ def run_settings(artifact: Artifact) -> dict[str, Any]:
     """The config.json of a run; ArtifactError if its method, somebody's own, is gone."""
     settings = run.config(artifact)
     method = settings["method"]
-    if method not in registry.names("methods"):
+    if not registry.has("methods", method):
         file = registry.find("methods", method).path
         problem = f"{artifact.name} needs the method {method!r}, and {file}, or the package with it, is gone"
         raise ArtifactError(problem, hint="put it back, or leave out this run")

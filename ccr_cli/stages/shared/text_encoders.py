@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ class TextVectors:
     """Each once."""
     vector_TD: npt.NDArray[np.float32]
 
-    @property
+    @cached_property
     def tokenizer(self) -> GivenTokenizer:
         """Their row numbers."""
         return GivenTokenizer(self.texts)

@@ -68,14 +68,14 @@ def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, di
         return encoder, _differing(request, {})
     if encoder == features.GIVEN:
         return "", {}
-    usual = extract.default_request(encoder) if encoder in registry.names("encoders") else {}
+    usual = extract.default_request(encoder) if registry.has("encoders", encoder) else {}
     return "" if encoder == extract.default_encoder(data) else encoder, _differing(request, usual)
 
 
 def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
     """The engine, empty if it is the usual one, and the options that differ from its defaults."""
     lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
-    usual = translate.usual_request(lang, engine) if engine in registry.names("translators") else {}
+    usual = translate.usual_request(lang, engine) if registry.has("translators", engine) else {}
     return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)
 
 
