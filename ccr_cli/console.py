@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 30.0
 
 verbosity = 0
-"""-1: errors only, 0: normal, 1 and above: verbose. Set by the command line."""
+"""-2: nothing, -1: errors only, 0: normal, 1 and above: verbose. Set by the command line and by `ccr_cli.api`."""
+
+warnings: list[str] | None = None
+"""Where warnings are collected, whatever the verbosity; set by `ccr_cli.api`."""
 
 brief = False
 """Show each result in one line; set by `ccr demo`, which runs many commands."""
@@ -86,6 +89,8 @@ def say(message: str, *, level: int = 0, style: str | None = None) -> None:
 
 def warn(message: str) -> None:
     """Prints a warning on standard error."""
+    if warnings is not None:
+        warnings.append(message)
     say(f"warning: {message}", style="yellow")
 
 

@@ -23,6 +23,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
     ("cli",),
     ("commands",),
+    ("api",),
+    ("results",),
     ("stages",),
     ("methods", "encoders", "translators", "report"),
     ("losses", "judges", "nets", "data", "metrics"),

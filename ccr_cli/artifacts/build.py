@@ -123,7 +123,7 @@ class Build:
         for stale in self.folder.rglob("*.tmp"):
             stale.unlink()
         paths = [parent.path for parent in self.parents]
-        words = [word for given in sys.argv[1:] for word in (paths if _MOVING.fullmatch(given) else [given])]
+        words = [word for given in recorded_words() for word in (paths if _MOVING.fullmatch(given) else [given])]
         about = {"command": shlex.join(["ccr", *words]), "versions": {"ccr": ccr_cli.__version__}}
         base.write_json(begun, {**marked, _ABOUT: {**about, "environment": self.environment}})
 
@@ -146,7 +146,7 @@ class Build:
             "files": [vars(f) for f in files],
             "counts": dict(counts),
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "command": shlex.join(["ccr", *sys.argv[1:]]),
+            "command": shlex.join(["ccr", *recorded_words()]),
             "versions": {"ccr": ccr_cli.__version__, "python": sys.version.split()[0]},
             "environment": self.environment,
         }
@@ -167,6 +167,24 @@ class Build:
     def _move(self) -> None:
         _swap_in(self.folder, self.final)
         self.done = base.load(self.final, self.kind)
+
+
+_instead: list[Sequence[str]] = []
+
+
+def recorded_words() -> list[str]:
+    """The words of the command that artifacts record: those of the program, or of `recorded_as`."""
+    return list(_instead[-1] if _instead else sys.argv[1:])
+
+
+@contextmanager
+def recorded_as(words: Sequence[str]) -> Iterator[None]:
+    """Makes artifacts record another command, which would make each of them: without `ccr` itself."""
+    _instead.append(words)
+    try:
+        yield
+    finally:
+        _instead.pop()
 
 
 @contextmanager

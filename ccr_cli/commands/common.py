@@ -35,8 +35,7 @@ from ccr_cli.errors import (
     as_user_error,
     nearest,
 )
-from ccr_cli.stages.shared.options import option
-from ccr_cli.stages.shared.options import parse_set as parse_set
+from ccr_cli.stages.shared.options import KINDS, SHARED, declared, option, result, where
 
 if TYPE_CHECKING:
     from ccr_cli.stages.shared.inputs import Inputs
@@ -55,82 +54,27 @@ _ARTIFACTS = (
     "Artifacts to work on, in any order: paths, names or their beginnings, `latest`, `best:SumR` (the best run on "
     "validation), or `-`, which reads paths from standard input. Default: those of the workspace that fit."
 )
-_KINDS = {
-    "translate": ("dataset",),
-    "extract": ("dataset",),
-    "train": ("translation",),
-    **dict.fromkeys(("evaluate", "search", "index", "serve", "export"), ("run",)),
-    "diagnose": ("run", "translation"),
-    "report": ("evaluation", "diagnosis", "translation"),
-    "compare": ("run", "evaluation"),
-}
-"""The kinds that a command works on first: what `latest` and completion mean."""
-_MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
-"""Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
-_STYLE = "How captions are mismatched. {noise}."
-_TARGET = (
-    "What moves: translation (the translation alone), pair (caption and translation), any (of mixed and near: "
-    "translation, picture or caption, a third each)."
-)
-_SET = "Set an option of the method, judge, encoder, engine or format; repeat for several. `--set help` lists them."
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
-_where = functools.partial(option, rich_help_panel="Where and how")
-_result = functools.partial(option, rich_help_panel="Result")
-_SHARED: dict[str, dataclasses.Field[Any]] = {
-    "settings": option(
-        (),
-        _SET,
-        "--set",
-        metavar="KEY=VALUE",
-        show_default=False,
-        command_line=(list[str], parse_set),
-        autocompletion=lambda incomplete: [
-            word for name in registry.names("judges") if (word := f"judge={name}").startswith(incomplete)
-        ],
-    ),
-    "seed": option(0, "Random seed.", min=0),
-    "noise_style": option("caption", _STYLE),
-    "noise_target": option(None, _TARGET, show_default="the style's first"),
-    "noise_seed": option(None, "Random seed of the mismatch.", min=0, show_default="--seed"),
-    "device": _where("auto", "Device: auto, cpu or cuda.", envvar="CCR_DEVICE"),
-    "dtype": _where("float32", "Precision: float32, bfloat16 or float16."),
-    "max_failed": _result(0.2, "Fraction of items that may fail (0 to 1).", min=0.0, max=1.0),
-    "name": _result(None, "Name of the artifact."),
-    "force": _result(False, "Rebuild; keep the old artifact until the new one is complete."),
-    "retry_failed": _result(False, "Retry failed items and keep the others."),
-    "cache": _where(
-        None, "Cache folder; its content can be rebuilt.", envvar="CCR_CACHE", show_default="the user's cache"
-    ),
-    "workspace": _where(
+_SHARED: dict[str, dataclasses.Field[Any]] = SHARED | {
+    "workspace": where(
         None,
         "Folder of artifacts.",
         envvar="CCR_WORKSPACE",
         callback=_utf8,
         show_default="that of the named artifacts, else the current folder",
     ),
-    "dry_run": _result(False, "Print the plan without building anything."),
-    "json": _result(False, "Print one JSON object instead of text."),
-    "quiet": _where(False, "Print errors only.", "--quiet", "-q"),
-    "verbose": _where(0, "Print more messages.", "--verbose", "-v", count=True, metavar="", show_default=False),
+    "dry_run": result(False, "Print the plan without building anything."),
+    "json": result(False, "Print one JSON object instead of text."),
+    "quiet": where(False, "Print errors only.", "--quiet", "-q"),
+    "verbose": where(0, "Print more messages.", "--verbose", "-v", count=True, metavar="", show_default=False),
 }
 """Flags that several commands have, by the name of their field or parameter, which decides on the default."""
-
-
-def existing(workspace: Path | None) -> Path:
-    """The folder of a workspace to read, by default the current one; ArtifactError if it does not exist."""
-    root = Path(".") if workspace is None else workspace
-    if not root.is_dir():
-        above = next(parent for parent in root.absolute().parents if parent.is_dir())
-        near = nearest(root.name, [path.name for path in above.iterdir() if path.is_dir()])
-        hint = f"--workspace {above / near[0]}" if near else f"ccr data import FILE --workspace {root}, which makes it"
-        raise ArtifactError(f"there is no workspace {root}", hint)
-    return root
 
 
 def _artifacts(ctx: typer.Context, incomplete: str) -> list[str]:
     """Completes the name of an artifact of the kinds that a command works on, or of any kind after its folder."""
     root = Path(str(ctx.params.get("workspace") or os.environ.get("CCR_WORKSPACE") or "."))
-    kinds = _KINDS.get(str(ctx.command.name), ())
+    kinds = KINDS.get(str(ctx.command.name), ())
     places = [(kind, path.relative_to(root)) for kind, path in Workspace(root).places()]
     words = ["latest", *(["best:SumR"] if "run" in kinds or not kinds else [])]
     words += ["/".join(path.parts[1:]) for kind, path in places if kind in kinds or not kinds]
@@ -148,10 +92,8 @@ class Call:
     workspace: Path | None = None
     quiet: bool = False
     verbose: int = 0
-    kinds: tuple[str, ...] = dataclasses.field(default=(), metadata={"flag": False})
-    """The kinds of the command in `_KINDS`."""
-    many: bool = dataclasses.field(default=False, metadata={"flag": False})
-    """Whether the command is one of `_MANY`."""
+    command: str = dataclasses.field(default="", metadata={"flag": False})
+    """The name of the command."""
 
     def inputs(self) -> Inputs:
         """Loads the artifacts named on the command line, or on standard input in place of `-`.
@@ -160,7 +102,6 @@ class Call:
             ArtifactError: If `-` brings no path, a word means no artifact, or there is no such workspace.
         """
         from ccr_cli.stages.shared.inputs import Inputs
-        from ccr_cli.stages.shared.references import common_home
 
         paths: list[str] = []
         for text in self.artifacts or []:
@@ -169,13 +110,8 @@ class Call:
                 hint = "check whether the command before the pipe failed"
                 raise ArtifactError("no artifact path on standard input", hint)
             paths += lines
-        home = common_home(paths)
-        root = self.workspace or home or Path(".")
-        if home is None or not isinstance(self, BuildCall):  # else a command may make artifacts in a new workspace
-            existing(root)
-        return Inputs.from_paths(
-            Workspace(root.absolute(), getattr(self, "dry_run", False)), paths, self.kinds, many=self.many
-        )
+        makes, dry_run = isinstance(self, BuildCall), getattr(self, "dry_run", False)
+        return Inputs.open(self.command, paths, self.workspace, makes=makes, dry_run=dry_run)
 
 
 @dataclass(frozen=True)
@@ -183,8 +119,8 @@ class Division:
     """The flags of a command whose work can be divided among machines."""
 
     shard: str | None = option(None, _SHARD, metavar="I/N", show_default=False)
-    executor: str = _where("local", "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS).")
-    parts: int | None = _where(
+    executor: str = where("local", "Run locally (local), or divide the work across a Ray cluster (ray, $RAY_ADDRESS).")
+    parts: int | None = where(
         None, "Number of parts, with --executor ray.", min=1, max=999_999, show_default="by the cluster"
     )
 
@@ -302,7 +238,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
                 fields = [field for field in dataclasses.fields(group) if field.name in flags]
                 values = {field.name: _value(field, flags.pop(field.name)) for field in fields}
                 if issubclass(group, Call):
-                    values |= {"kinds": _KINDS.get(function.__name__, ()), "many": function.__name__ in _MANY}
+                    values |= {"command": function.__name__}
                 objects[name] = group(**values)
             try:
                 function(*args, **flags, **objects)
@@ -364,27 +300,21 @@ def _flags(parameter: inspect.Parameter, renamed: dict[str, str]) -> Iterator[in
         defaults = {field.name: field for field in fields if field.metadata.get("flag", True)}
         hints = typing.get_type_hints(parameter.annotation, include_extras=True)
     for name, default in defaults.items():
-        declared, annotation = _declared(name, default), hints[name]
+        own, annotation = declared(name, default, _SHARED), hints[name]
         if isinstance(default, dataclasses.Field):
-            default = (declared or default).default if default.default is dataclasses.MISSING else default.default
-        if declared is not None and default is not inspect.Parameter.empty:
-            kind: Any = (declared.metadata["command_line"] or (annotation, None))[0]
+            default = (own or default).default if default.default is dataclasses.MISSING else default.default
+        if own is not None and default is not inspect.Parameter.empty:
+            kind: Any = (own.metadata["command_line"] or (annotation, None))[0]
             default = [default] if kind == list[str] and isinstance(default, str) else default
-            names = declared.metadata["flags"] or (f"--{name.replace('_', '-')}",)
-            renamed.update({was: names[0]} if (was := declared.metadata["was"]) else {})
-            annotation = Annotated[kind, typer.Option(*names, **declared.metadata["shown"])]
+            names = own.metadata["flags"] or (f"--{name.replace('_', '-')}",)
+            renamed.update({was: names[0]} if (was := own.metadata["was"]) else {})
+            annotation = Annotated[kind, typer.Option(*names, **own.metadata["shown"])]
         yield parameter.replace(name=name, default=default, annotation=annotation)
 
 
-def _declared(name: str, default: Any) -> dataclasses.Field[Any] | None:
-    """What describes the flag of a field or a parameter."""
-    own = isinstance(default, dataclasses.Field) and "shown" in default.metadata
-    return default if own else _SHARED.get(name)
-
-
 def _value(field: dataclasses.Field[Any], given: Any) -> Any:
-    declared = _declared(field.name, field)
-    read = declared.metadata["command_line"] if declared else None
+    own = declared(field.name, field, _SHARED)
+    read = own.metadata["command_line"] if own else None
     return read[1](given) if read and given is not None else given
 
 

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.report.words.numbers import decimal, ends, mean_sd, metric
+from ccr_cli.report.words.numbers import decimal, ends, mean_sd
+from ccr_cli.stages.evaluate.options import ComparisonOptions
 from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
-    from ccr_cli.report.tables.table import Table
     from ccr_cli.stages.evaluate.compare import ComparedFigure, Comparison
 
 
 @c.guarded
 def compare(
     *,
-    every: bool = option(
-        False,
-        "Also compare queries in the source language, queries fused with their translations, and the other embeddings "
-        "of methods that have several.",
-        "--all",
-    ),
-    by: list[str] | None = option(
-        None,
-        "Compare only systems trained under the same condition: noise, mt (engine), or none (any with any); repeat for "
-        "several.",
-        show_default="noise, where it differs",
-    ),
+    options: ComparisonOptions,
     latex: bool = option(False, "Print LaTeX tables (booktabs): one per condition, a row for each system."),
     call: c.ListCall,
 ) -> None:
@@ -45,14 +32,13 @@ def compare(
     """
     inputs = call.inputs()
     from ccr_cli.stages.evaluate.compare import compare as stage
+    from ccr_cli.stages.evaluate.compare import latex as to_latex
 
-    comparisons = stage(inputs, every=every, by=by or ())
+    comparisons = stage(inputs, every=options.every, by=options.by or ())
     if call.json:
         c.show_json({"comparisons": [_facts(comparison) for comparison in comparisons]})
     elif latex:
-        from ccr_cli.report.tables.table import PREAMBLE, to_latex
-
-        print("\n".join([PREAMBLE, *(to_latex(table, preamble=False) for table in _tables(comparisons))]))
+        print(to_latex(comparisons))
     elif sys.stdout.isatty():
         for comparison in comparisons:
             heads = ("figure", comparison.first, comparison.second, "difference", "95% interval", "p")
@@ -75,18 +61,13 @@ _WIDE = ("_sd", "_seeds", "_signature", "p")
 
 def _cells(comparison: Comparison, line: ComparedFigure, digits: int) -> dict[str, object]:
     """A line of the table that programs read."""
-
-    def shown(value: float | None) -> str | None:
-        return None if value is None else f"{value:.{digits}g}"
-
-    d, names = line.difference, ("first", "second")
-    cells: dict[str, object] = {"data": comparison.what, "figure": line.figure}
-    cells |= {"first": comparison.first, "second": comparison.second}
-    for name, value in zip(names, (line.first, line.second), strict=True):
-        cells |= {f"{name}_mean": shown(value.mean), f"{name}_sd": shown(value.sd), f"{name}_seeds": value.seeds}
-    cells |= {"difference": shown(d.estimate), "low": shown(d.low), "high": shown(d.high)}
-    cells |= {"p": _p(d.p, digits - 2), "p_holm": _p(line.p_holm, digits - 2), "verdict": line.verdict}
-    return cells | {f"{name}_signature": text for name, text in zip(names, comparison.signatures, strict=True)}
+    cells = comparison.cells(line)
+    for name, value in cells.items():
+        if name in ("p", "p_holm"):
+            cells[name] = _p(value, digits - 2)
+        elif isinstance(value, float):
+            cells[name] = f"{value:.{digits}g}"
+    return cells
 
 
 def _p(value: float | None, digits: int = 2) -> str:
@@ -99,37 +80,6 @@ def _row(line: ComparedFigure) -> list[object]:
     means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in (line.first, line.second)]
     d = line.difference
     return [line.figure, *means, decimal(d.estimate, sign=True), ends(d.low, d.high, sign=True), _p(line.p_holm)]
-
-
-def _tables(comparisons: Sequence[Comparison]) -> list[Table]:
-    """Tables like those of a report, one per setting and condition: a row for each system, the baseline first."""
-    from ccr_cli.report.tables import results, retrieval
-    from ccr_cli.report.tables.table import Cell, Column, Row, Table
-
-    tables: list[Table] = []
-    for what, group in groupby(comparisons, key=lambda comparison: comparison.what):
-        others = list(group)
-        head, figure = others[0], others[0].lines[0].figure
-        recalls = {f"{d}.{r}": (d, r) for d in retrieval.DIRECTION_TITLES for r in results.RECALLS}
-        shown = [Column(k, r, "high", group=retrieval.DIRECTION_TITLES[d]) for k, (d, r) in recalls.items()]
-        columns = [retrieval.METHOD, retrieval.NUMBER, *shown, Column(figure, results.HEADLINES[figure][0], "high")]
-        columns += [Column("difference", "difference", signed=True), Column("interval", "95% interval", text=True)]
-        columns.append(Column("p", "p"))
-        rows = []
-        for label, each in [(head.first, head), *((other.second, other) for other in others)]:
-            values = {line.figure: line.first if label == head.first else line.second for line in each.lines}
-            line, cells = each.lines[0], [Cell(values[name].mean, values[name].sd) for name in (*recalls, figure)]
-            compared = [Cell(), Cell(), Cell()]
-            if label != head.first:
-                d = line.difference
-                compared = [Cell(d.estimate), Cell(ends(d.low, d.high, sign=True)), Cell(shown=_p(line.p_holm))]
-            rows.append(
-                Row([Cell(label), Cell(values[figure].seeds), *cells, *compared], ceiling=results.is_oracle(label))
-            )
-        notes = [*retrieval.NOTES, f"Differences are from {head.first}, paired over items."]
-        notes += [] if head.chance is None else [f"A random ranking would reach SumR {metric(head.chance)}."]
-        tables.append(Table(f"comparison-{len(tables) + 1}", what, columns, rows, notes))
-    return tables
 
 
 def _facts(comparison: Comparison) -> dict[str, Any]:

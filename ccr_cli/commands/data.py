@@ -31,8 +31,9 @@ Sources = Annotated[
 def list_(workspace: Path | None = None, json: bool = False) -> None:
     """List the bundled data sets, the collections that can be imported, and the data sets of the workspace."""
     from ccr_cli.stages.data.card import listing
+    from ccr_cli.stages.shared.inputs import existing
 
-    columns, rows = listing(Workspace(c.existing(workspace).absolute()))
+    columns, rows = listing(Workspace(existing(workspace).absolute()))
     if json:
         c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return

@@ -14,6 +14,7 @@ from typing import Any
 import typer
 
 from ccr_cli import console
+from ccr_cli.artifacts.build import recorded_as
 from ccr_cli.commands import common as c
 from ccr_cli.errors import require_packages
 from ccr_cli.report.words.numbers import duration
@@ -80,17 +81,14 @@ def _run(ccr: Any, workspace: Path, *arguments: str) -> str:
     """Runs a public command in this process; returns the path of the artifact that it made."""
     root = f"{workspace.absolute()}{os.sep}"
     console.say(f"$ ccr {shlex.join(argument.removeprefix(root) for argument in arguments)}", style="bold")
-    output, before = io.StringIO(), sys.argv
+    output = io.StringIO()
     verbosity = ["-q"] if console.verbosity < 0 else ["-v"] * console.verbosity
-    sys.argv = ["ccr", *arguments]  # artifacts record the command that a person would type, not `ccr demo`
     try:
-        with contextlib.redirect_stdout(output):
+        with contextlib.redirect_stdout(output), recorded_as(arguments):
             ccr([*arguments, "--workspace", str(workspace), *verbosity])
     except SystemExit as stop:
         if stop.code not in (0, 3, None):
             raise
-    finally:
-        sys.argv = before
     return [path for path in output.getvalue().split("\n") if path][-1]
 
 

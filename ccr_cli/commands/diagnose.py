@@ -35,19 +35,12 @@ def diagnose(
     judge that needs no model (fusion). Given several, it writes a diagnosis of each.
     """
     inputs = call.inputs()
-    from ccr_cli.artifacts import dataset, diagnosis
+    from ccr_cli.artifacts.base import atomic_open
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
-    from ccr_cli.stages.diagnose.stage import diagnose as stage
+    from ccr_cli.stages.diagnose import suspects
     from ccr_cli.stages.diagnose.stage import subjects
-    from ccr_cli.stages.diagnose.suspects import (
-        SHOWN,
-        most_suspicious,
-        terminal_columns,
-        with_words,
-        write_sheet,
-    )
-    from ccr_cli.stages.diagnose.translated import diagnose_translation
+    from ccr_cli.stages.diagnose.translated import diagnose_subject
     from ccr_cli.stages.shared.load_run import translations_of
 
     judged = subjects(inputs)
@@ -57,14 +50,14 @@ def diagnose(
         raise UsageError(problem, hint="leave --name out")
     if len(judged) > 1 and (worst, sheet, export) != (None, None, None):
         raise UsageError(f"--worst, --sheet and --export need one {kind}, not {len(judged)}", hint="name one")
-    if sheet is not None and sheet.suffix != ".html":
-        raise UsageError(f"--sheet writes .html, not {sheet.name!r}")
+    if sheet is not None:
+        suspects.check_sheet(sheet)
     if export is not None:
         pairs_file.check(export)
     made = []
     for artifact in judged:
         with suppress(Planned):
-            made.append((stage if kind == "run" else diagnose_translation)(inputs, artifact, options))
+            made.append(diagnose_subject(inputs, artifact, options))
             show_summary(made[-1])
         for parent in artifact.parents:
             inputs.parent(artifact, parent.kind)
@@ -72,14 +65,10 @@ def diagnose(
         raise inputs.workspace.planned[-1]
     for artifact in inputs.named:
         inputs.note(artifact)
-    shown, data = (worst or 20) if worst or sheet else 0, inputs.parent(judged[0], "dataset")
+    shown = (worst or 20) if worst or sheet else 0
     if shown or export is not None:
-        others = [inputs.workspace.linked(made[0], p) for p in made[0].parents if p.kind == "translation"]
-        others = others[kind == "translation" :]  # first the judged one
-        most, source_lang = None if export is not None else shown, dataset.read(data).source_lang
-        pairs = with_words(
-            diagnosis.read_pairs(made[0]), source_lang, most, others, options.settings.get("parallel", "")
-        )
+        most, parallel = None if export is not None else shown, options.settings.get("parallel", "")
+        pairs, data = suspects.judged_pairs(inputs.workspace, made[0], most, parallel)
     if export is not None:
         pairs_file.write(export, pairs)
         console.say(f"  every pair with its verdict: {export}")
@@ -87,16 +76,17 @@ def diagnose(
         for each in itertools.zip_longest(*translated.values()):  # a call mends one translation of each language
             paths = " ".join(inputs.workspace.relative(artifact.path) for artifact in each if artifact)
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
-    rows = most_suspicious(pairs, data, shown) if shown else []
+    rows = suspects.most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
-        write_sheet(sheet, rows, made[0], data)
+        with atomic_open(sheet, "w") as handle:
+            handle.write(suspects.sheet(rows, made[0], data))
         console.say(f"  the sheet: {sheet}")
     if worst is None:
         c.emit(inputs, made, call.json)
     elif call.json:
         c.show_json({"diagnosis": str(made[0].path), "worst": [_facts(row) for row in rows]})
     else:
-        columns = terminal_columns(rows) if sys.stdout.isatty() else SHOWN
+        columns = suspects.terminal_columns(rows) if sys.stdout.isatty() else suspects.SHOWN
         c.show_table(columns, [[_cell(row.get(name)) for name in columns] for row in rows])
 
 

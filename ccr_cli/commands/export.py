@@ -2,15 +2,13 @@
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.stages.shared.options import option
+from ccr_cli.stages.export.options import ExportOptions
 
 
 @c.guarded
 def export(
     *,
-    onnx: bool = option(False, "Also write the text side as ONNX (transformers text encoders only)."),
-    name: str | None = None,
-    force: bool = False,
+    options: ExportOptions,
     call: c.BuildCall,
 ) -> None:
     """Write a run as a folder that works without ccr.
@@ -22,7 +20,7 @@ def export(
     from ccr_cli.stages.export.stage import export as stage
 
     trained = inputs.one("run", "", hint="ccr train --method uml")
-    made = stage(inputs, trained, onnx=onnx, name=name, force=force)
+    made = stage(inputs, trained, **vars(options))
     for parent in trained.parents:
         inputs.parent(trained, parent.kind)
     layout = any(entry.path.endswith("modules.json") for entry in made.files)

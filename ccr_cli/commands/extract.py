@@ -2,9 +2,7 @@
 
 import typer
 
-from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
-from ccr_cli.errors import UsageError
 from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.shared.options import list_options
 
@@ -27,19 +25,10 @@ def extract(
     inputs = call.inputs()
     if "help" in options.settings and (options.encoder or len(inputs.all("dataset")) != 1):  # else its encoder's
         list_options("encoders", options.encoder or "clip")
-    if existing.concat:
-        _refuse_others(context, "--concat", _ALWAYS)
-        from ccr_cli.stages.extract.existing import extract_concat
+    from ccr_cli.stages.extract.existing import ready_made
 
-        made: Artifact | None = extract_concat(inputs, options)
-    elif existing.from_:
-        _refuse_others(context, "--from", _ALWAYS | _OF_FROM)
-        from ccr_cli.stages.extract.existing import extract_from
-
-        made = extract_from(inputs, existing, options)
-    elif existing.ids or existing.encoder_name:
-        raise UsageError(f"{'--ids' if existing.ids else '--encoder-name'} goes with --from")
-    else:
+    made = ready_made(inputs, existing, options, c.flags_given(context))
+    if made is None:
         from ccr_cli.stages.extract.stage import extract as stage
         from ccr_cli.stages.extract.stage import extract_part
         from ccr_cli.stages.shared.sharding import on_ray, parse_part
@@ -63,19 +52,6 @@ def extract(
         if artifact.id != made.id:
             inputs.note(artifact)
     c.emit(inputs, [made], call.json)
-
-
-_ALWAYS = frozenset(
-    ("artifacts", "max_failed", "name", "force", "workspace", "dry_run", "json", "quiet", "verbose", "concat")
-)
-_OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "batch_size", "workers"))
-
-
-def _refuse_others(context: typer.Context, mode: str, known: frozenset[str]) -> None:
-    """Refuses options on the command line that would have no effect."""
-    for name, flag in c.flags_given(context).items():
-        if name not in known:
-            raise UsageError(f"{flag} has no effect with {mode}, which encodes nothing")
 
 
 EPILOG = c.examples(

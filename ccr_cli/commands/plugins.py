@@ -2,8 +2,6 @@
 
 from ccr_cli.commands import common as c
 
-_COLUMNS = ("kind", "name", "from", "state", "mend")
-
 
 @c.guarded
 def plugins(json: bool = False) -> None:
@@ -12,13 +10,13 @@ def plugins(json: bool = False) -> None:
     They come with ccr, from your own files in its folders, or from installed packages with an entry point of the group
     ccr.methods, ccr.judges, ccr.encoders, ccr.translators or ccr.noise.
     """
-    from ccr_cli.stages.plugins import listed
+    from ccr_cli.stages.plugins import COLUMNS, listed
 
     rows = listed()
     if json:
-        c.show_json({"plugins": [dict(zip(_COLUMNS, row, strict=True)) for row in rows]})
+        c.show_json({"plugins": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
         return
-    c.show_table(_COLUMNS, rows)
+    c.show_table(COLUMNS, rows)
 
 
 EPILOG = c.examples("ccr plugins", "ccr plugins --json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import webbrowser
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.options import QueryOptions, SearchOptions, require_picture
 from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
@@ -34,12 +33,11 @@ def search(
         ),
     ] = None,
     *,
-    image: Path | None = option(None, "Search with a picture instead of words."),
+    picture: QueryOptions,
     queries: Path | None = option(
         None, "Search with every line of a text file; `-` reads standard input.", "--query-file", was="--queries"
     ),
     options: SearchOptions,
-    top: int = option(5, "Number of results.", min=1),
     sheet: Path | None = option(None, "Write the results with their pictures to a .html or .png file."),
     open_: bool = option(False, "Open the sheet in the browser (a temporary one without --sheet).", "--open"),
     json: bool = option(False, "Print one JSON object per query, one per line."),
@@ -51,7 +49,7 @@ def search(
     that they are right: a table on a terminal, else TSV. The vectors of the searched items are computed once and cached
     in the workspace's folder .cache.
     """
-    named: str | None = None
+    image, named = picture.image, None
     if image is not None or queries is not None:
         named, query = query, None
         call = replace(call, artifacts=[*filter(None, [named]), *(call.artifacts or [])])
@@ -72,23 +70,16 @@ def search(
         raise UsageError(
             f"search with words, --image or --query-file, one of them: {error.message}", error.hint
         ) from None
-    if image is not None and not image.is_file():
-        on_web = re.match("[a-z]+:/", str(image))
-        hint = "ccr reads pictures from files: download it first" if on_web else None
-        raise UsageError(f"there is no file {image}", hint)
+    if image is not None:
+        require_picture(image)
     if queries is not None and queries != Path("-") and not queries.exists():
         raise UsageError(f"there is no file {queries}")
-    from ccr_cli.stages.search.stage import for_sheet, open_searcher
+    from ccr_cli.stages.search.stage import answers, for_sheet, open_searcher, warn_of_unknown
 
     searcher = open_searcher(inputs, options)
-    if (image is not None) == (searcher.options.find == "captions"):  # only between texts and pictures
-        searcher.calibrate()
-    if image is not None:
-        answers: Iterable[Answer] = iter([searcher.file(image, top)])
-    else:
-        answers = searcher.texts([query or ""] if queries is None else _lines(queries), top)
-    printed = list(_printed(answers, json, many=queries is not None))
-    _explain(printed)
+    texts = [query or ""] if queries is None else _lines(queries)
+    printed = list(_printed(answers(searcher, image or texts, picture.top), json, many=queries is not None))
+    warn_of_unknown(printed)
     if sheet is not None or open_:
         from ccr_cli.report.page import contact_sheet
 
@@ -96,15 +87,6 @@ def search(
         console.say(f"  the sheet: {path}")
         if open_ and not webbrowser.open(path.absolute().as_uri()):
             console.warn(f"cannot open a browser here; the sheet is {path}")
-
-
-def _explain(answers: list[Answer]) -> None:
-    """Names queries without a word that the text encoder knows."""
-    unknown = [answer.query for answer in answers if not answer.known]
-    if unknown:
-        shown = ", ".join(map(repr, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
-        which = shown if len(answers) == 1 else f"{len(unknown)} of {len(answers)} queries ({shown})"
-        console.warn(f"the text encoder was trained on no word of {which}: the results mean little")
 
 
 def _lines(path: Path) -> Iterator[str]:

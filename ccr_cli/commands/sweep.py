@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,7 +10,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.build import Planned
+from ccr_cli.artifacts.build import Planned, recorded_as, recorded_words
 from ccr_cli.commands import common as c
 
 if TYPE_CHECKING:
@@ -91,15 +90,12 @@ def _train(inputs: Inputs, cell: SweepCell) -> Artifact:
     """Trains a run, which records the command that trains it alone."""
     from ccr_cli.stages.train.stage import train
 
-    before = sys.argv
-    words, rest = [before[0]], iter(before[1:])
+    words: list[str] = []
+    rest = iter(recorded_words())
     for word in rest:
         if word in ("--sweep", "--shard"):
             next(rest, None)
         elif not word.startswith(("--sweep=", "--shard=")):
             words.append(word)
-    sys.argv = [*words, *cell.arguments()]
-    try:
+    with recorded_as([*words, *cell.arguments()]):
         return train(inputs, cell.options)
-    finally:
-        sys.argv = before

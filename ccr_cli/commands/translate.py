@@ -2,7 +2,6 @@
 
 import os
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +33,8 @@ def translate(
     if "help" in options.settings and (engines != ["auto"] or not options.lang):
         list_options("translators", "hf" if engines[0] == "auto" else engines[0])
     noise = list(dict.fromkeys(mismatch.noise or []))
-    if not options.lang and not noise and options.only is None:
-        raise UsageError("which language? give --lang", f"ccr translate --lang es{' --back' if options.back else ''}")
+    if not noise:
+        options.check()
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = call.inputs()
@@ -45,17 +44,15 @@ def translate(
     from ccr_cli.stages.shared.sharding import on_ray
     from ccr_cli.stages.train.sources import make_noise
     from ccr_cli.stages.translate.job import training_data
-    from ccr_cli.stages.translate.retranslate import languages
-    from ccr_cli.stages.translate.stage import each_job, part_of, share, translate_part
+    from ccr_cli.stages.translate.stage import each_job, jobs_of, part_of, share, translate_part
     from ccr_cli.stages.translate.stage import translate as stage
 
-    langs = options.languages() or (languages(options.only, inputs.named) if options.only else [])
-    if options.name and len(langs) * len(engines) + len(noise) != 1:
+    jobs = jobs_of(inputs, options)
+    if options.name and len(jobs) + len(noise) != 1:
         hint = "leave --name out, or make each in a call of its own"
-        if len(langs) == len(engines) == len(noise) == 1:
+        if len(jobs) == len(noise) == 1:
             hint = f"make the mismatch in a call of its own: ccr translate --noise {noise[0]:g} --name NAME"
         raise UsageError(f"--name {options.name} names one artifact, but this command makes several", hint=hint)
-    jobs = [replace(options, lang=lang, engine=engine) for lang in langs for engine in engines]
     ray = on_ray(division.executor, division.parts, division.shard)
     if ray and options.only is not None:
         raise UsageError("--only translates few captions, which a cluster does not share", hint="leave --executor out")

@@ -3,6 +3,7 @@
 from ccr_cli import registry
 from ccr_cli.data import mismatch
 
+COLUMNS = ("kind", "name", "from", "state", "mend")
 Row = tuple[str, str, str, str, str]
 
 

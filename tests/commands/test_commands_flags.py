@@ -19,7 +19,7 @@ from ccr_cli.data import mismatch
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.methods.infonce import Config
 from ccr_cli.stages.evaluate.options import EvaluationOptions
-from ccr_cli.stages.shared.options import default_request, option, request_of
+from ccr_cli.stages.shared.options import SHARED, default_request, option, request_of
 from ccr_cli.stages.train.options import TrainingOptions
 
 
@@ -151,8 +151,8 @@ def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain
 
 def test_the_help_names_every_noise_style_and_target() -> None:
     assert [text.split(": ")[0] for text in registry.noise_styles().split("; ")] == list(mismatch.STYLES)
-    assert registry.noise_styles() in registry.with_summaries(common._STYLE)
-    assert all(f"{target} (" in common._TARGET for target in mismatch.TARGETS)
+    assert registry.noise_styles() in registry.with_summaries(SHARED["noise_style"].metadata["shown"]["help"])
+    assert all(f"{target} (" in SHARED["noise_target"].metadata["shown"]["help"] for target in mismatch.TARGETS)
 
 
 def test_a_percentage_is_no_fraction(tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def _draw(searches: Sequence[ExampleSearch], title: str) -> Figure:
     return figure
 
 
+def page(searches: Sequence[ExampleSearch], title: str) -> str:
+    """The sheet as one self-contained HTML page."""
+    style = static("page.css", "contact_sheet.css")
+    return render("contact_sheet.html.j2", title=title, style=style, searches=searches, images=Embedded(SIDE))
+
+
 def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> Path:
     """Writes a sheet to a `.html` or `.png` file, by default a temporary `.html`, and returns its path.
 
@@ -78,9 +84,7 @@ def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> P
         with drawing():
             data = to_png(_draw(searches, title))
     else:
-        style = static("page.css", "contact_sheet.css")
-        page = render("contact_sheet.html.j2", title=title, style=style, searches=searches, images=Embedded(SIDE))
-        data = page.encode()
+        data = page(searches, title).encode()
     with atomic_open(path) as handle:
         handle.write(data)
     return path

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import counted
 from ccr_cli.errors import UsageError
 from ccr_cli.metrics.mtquality import WORD
@@ -36,6 +37,18 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
         facts = {str(name): value for name, value in row.items()}
         rows.append(facts | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))})
     return rows
+
+
+def judged_pairs(
+    workspace: Workspace, made: base.Artifact, most: int | None = None, parallel: str = ""
+) -> tuple[pd.DataFrame, base.Artifact]:
+    """The pairs of a diagnosis as `with_words` returns them, and the data set; `most` and `parallel` as there."""
+    others = [workspace.linked(made, parent) for parent in made.parents if parent.kind == "translation"]
+    of_run = diagnosis.of_run(made)
+    data = workspace.parent(workspace.parent(made, "run") if of_run else others[0], "dataset")
+    witnesses = others if of_run else others[1:]  # the first is the judged one
+    pairs = with_words(diagnosis.read_pairs(made), dataset.read(data).source_lang, most, witnesses, parallel)
+    return pairs, data
 
 
 def with_words(
@@ -108,10 +121,8 @@ def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     return [name for name in SHOWN if name not in left_out and any(has_value(row.get(name)) for row in rows)]
 
 
-def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
-    """Writes rows of `most_suspicious` with their pictures as one self-contained HTML file."""
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}")
+def sheet(rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> str:
+    """Rows of `most_suspicious` with their pictures as one self-contained page; UsageError if they are too many."""
     if len(rows) > MOST:
         raise UsageError(f"{len(rows):,} pairs are too many for one sheet (at most {MOST:,})", hint="--worst 200")
     image_of = {str(row["item_id"]): row["image"] for row in rows}
@@ -120,5 +131,13 @@ def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, dat
     title = f"{diagnosis.subject(summary)}: the {len(rows):,} most suspicious of {judged}"
     title += f", {summary['called_noisy']:,} of which are called noisy"
     source_lang, rule = dataset.read(data).source_lang, threshold(summary["split"])
-    with base.atomic_open(path, "w") as handle:
-        handle.write(lists.sheet(rows, image_of.get, summary["lang"], source_lang, title, rule))
+    return lists.sheet(rows, image_of.get, summary["lang"], source_lang, title, rule)
+
+
+def check_sheet(path: Path) -> Path:
+    """Returns the path of a `sheet`; UsageError if it is not one of an HTML file in an existing folder."""
+    if path.suffix != ".html":
+        raise UsageError(f"--sheet writes .html, not {path.name!r}")
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"there is no folder {path.parent}")
+    return path

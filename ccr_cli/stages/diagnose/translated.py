@@ -21,6 +21,7 @@ from ccr_cli.judges.base import load_judge
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.metrics.mtquality import evidence
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
+from ccr_cli.stages.diagnose.stage import diagnose
 from ccr_cli.stages.diagnose.suspects import with_words
 from ccr_cli.stages.diagnose.verdicts import (
     CALLED,
@@ -44,6 +45,11 @@ DEFAULT_JUDGE = "fusion"
 PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
 """Flags (`metrics.mtquality`) of captions that come before what no verdict calls wrong, except copies of names or of
 words that the engine writes elsewhere."""
+
+
+def diagnose_subject(inputs: Inputs, judged: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
+    """Diagnoses a run or a translation; errors as of `diagnose` and `diagnose_translation`."""
+    return (diagnose if judged.kind == "run" else diagnose_translation)(inputs, judged, options)
 
 
 def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: DiagnoseOptions) -> base.Artifact:

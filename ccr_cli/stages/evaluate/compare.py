@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
-from ccr_cli.report.tables import chance
+from ccr_cli.report.tables import chance, retrieval
 from ccr_cli.report.tables.differences import galleries
-from ccr_cli.report.tables.results import BASELINE, base_label, method_order
+from ccr_cli.report.tables.results import BASELINE, HEADLINES, RECALLS, base_label, is_oracle, method_order
+from ccr_cli.report.tables.table import PREAMBLE, Cell, Column, Row, Table, to_latex
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric, percent
@@ -158,6 +160,16 @@ class Comparison:
     signatures: tuple[str, str]
     chance: float | None
     """the SumR of a random ranking; None by category"""
+
+    def cells(self, line: ComparedFigure) -> dict[str, Any]:
+        """One of its lines as a row of a table for programs."""
+        d, both = line.difference, {"first": line.first, "second": line.second}
+        cells: dict[str, Any] = {"data": self.what, "figure": line.figure, "first": self.first, "second": self.second}
+        for name, value in both.items():
+            cells |= {f"{name}_mean": value.mean, f"{name}_sd": value.sd, f"{name}_seeds": value.seeds}
+        cells |= {"difference": d.estimate, "low": d.low, "high": d.high}
+        cells |= {"p": d.p, "p_holm": line.p_holm, "verdict": line.verdict}
+        return cells | {f"{name}_signature": text for name, text in zip(both, self.signatures, strict=True)}
 
     def words(self) -> str:
         """The verdict in a sentence."""
@@ -444,3 +456,34 @@ def _ranks(result: RunResult) -> pd.DataFrame:
     except ArtifactError as error:
         raise ArtifactError(error.message, hint="ccr evaluate RUN --force, with the options it was made with") from None
     return ranks[ranks["result"] == result.number]
+
+
+def latex(comparisons: Sequence[Comparison]) -> str:
+    """The `tables` in LaTeX (booktabs)."""
+    return "\n".join([PREAMBLE, *(to_latex(table, preamble=False) for table in tables(comparisons))])
+
+
+def tables(comparisons: Sequence[Comparison]) -> list[Table]:
+    """Tables like those of a report, one per setting and condition: a row for each system, the baseline first."""
+    shown: list[Table] = []
+    for what, group in groupby(comparisons, key=lambda comparison: comparison.what):
+        others = list(group)
+        head, figure = others[0], others[0].lines[0].figure
+        recalls = {f"{d}.{r}": (d, r) for d in retrieval.DIRECTION_TITLES for r in RECALLS}
+        found = [Column(k, r, "high", group=retrieval.DIRECTION_TITLES[d]) for k, (d, r) in recalls.items()]
+        columns = [retrieval.METHOD, retrieval.NUMBER, *found, Column(figure, HEADLINES[figure][0], "high")]
+        columns += [Column("difference", "difference", signed=True), Column("interval", "95% interval", text=True)]
+        columns.append(Column("p", "p"))
+        rows = []
+        for label, each in [(head.first, head), *((other.second, other) for other in others)]:
+            values = {line.figure: line.first if label == head.first else line.second for line in each.lines}
+            line, cells = each.lines[0], [Cell(values[name].mean, values[name].sd) for name in (*recalls, figure)]
+            compared = [Cell(), Cell(), Cell()]
+            if label != head.first:
+                d, p = line.difference, "-" if line.p_holm is None else f"{line.p_holm:.2g}"
+                compared = [Cell(d.estimate), Cell(ends(d.low, d.high, sign=True)), Cell(shown=p)]
+            rows.append(Row([Cell(label), Cell(values[figure].seeds), *cells, *compared], ceiling=is_oracle(label)))
+        notes = [*retrieval.NOTES, f"Differences are from {head.first}, paired over items."]
+        notes += [] if head.chance is None else [f"A random ranking would reach SumR {metric(head.chance)}."]
+        shown.append(Table(f"comparison-{len(shown) + 1}", what, columns, rows, notes))
+    return shown

@@ -174,6 +174,62 @@ class EvaluationOptions:
         return request_of(self, **facts, beta=self.weight, corruption=self.corruption or "drop")
 
 
+@dataclass(frozen=True)
+class EvaluatedSystems:
+    """What `ccr evaluate` evaluates, and where and how, in the order of its help."""
+
+    model: str | None = option(
+        None,
+        "With --zero-shot: a dual encoder (CLIP, SigLIP, ...) instead of a run, by hub name or folder.",
+        metavar="NAME_OR_FOLDER",
+        show_default=False,
+    )
+    text_vectors: Path | None = option(
+        None,
+        "With --zero-shot and --visual-vectors: vectors of the captions by id, made by any model: Parquet, "
+        ".safetensors, .npz, HDF5, or .npy with NAME.txt.",
+        show_default=False,
+    )
+    visual_vectors: Path | None = option(
+        None, "With --text-vectors: vectors of the items by id, of the same dimension.", show_default=False
+    )
+    ensemble: bool = option(False, "Evaluate the given runs as one ensemble (mean of their similarities).")
+    device: str = "auto"
+    name: str | None = None
+    force: bool = False
+
+    @property
+    def flag(self) -> str:
+        """The flag that names a pretrained model or its vectors; empty where runs are evaluated.
+
+        Raises:
+            UsageError: If the vectors of one side are missing, or both are named.
+        """
+        if bool(self.text_vectors) != bool(self.visual_vectors):
+            raise UsageError("--text-vectors and --visual-vectors go together: both sides of one model")
+        if self.model is not None and self.text_vectors:
+            raise UsageError("--model has vectors of its own, so --text-vectors does not go with it")
+        return "--model" if self.model is not None else "--text-vectors" if self.text_vectors else ""
+
+
+@dataclass(frozen=True)
+class ComparisonOptions:
+    """The options of `ccr compare`."""
+
+    every: bool = option(
+        False,
+        "Also compare queries in the source language, queries fused with their translations, and the other embeddings "
+        "of methods that have several.",
+        "--all",
+    )
+    by: list[str] | None = option(
+        None,
+        "Compare only systems trained under the same condition: noise, mt (engine), or none (any with any); repeat for "
+        "several.",
+        show_default="noise, where it differs",
+    )
+
+
 def mixed_ood(ood: str, queries: str) -> UsageError:
     """The error for queries that are not human captions, and a data set of which the captions are."""
     problem = f"--ood {ood} compares with human captions, and the queries are not: --queries {queries}"

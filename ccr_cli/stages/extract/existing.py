@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -39,6 +39,32 @@ HASHERS = 4
 SHOWN = 3
 JOINT = "_"
 """Between the names of the parts."""
+
+
+_ALWAYS = frozenset(
+    ("artifacts", "max_failed", "name", "force", "workspace", "dry_run", "json", "quiet", "verbose", "concat")
+)
+_OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "batch_size", "workers"))
+
+
+def ready_made(
+    inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions, given: Mapping[str, str]
+) -> base.Artifact | None:
+    """Joins or imports features as the options of `existing` say; None if there are none, so that media are encoded.
+
+    Raises:
+        UsageError: If an option of the command line, in `given` by name with its flag, has no effect.
+        CcrError: As `extract_from` and `extract_concat` raise.
+    """
+    if not (existing.concat or existing.from_):
+        if existing.ids or existing.encoder_name:
+            raise UsageError(f"{'--ids' if existing.ids else '--encoder-name'} goes with --from")
+        return None
+    mode, known = ("--concat", _ALWAYS) if existing.concat else ("--from", _ALWAYS | _OF_FROM)
+    for name, flag in given.items():
+        if name not in known:
+            raise UsageError(f"{flag} has no effect with {mode}, which encodes nothing")
+    return extract_concat(inputs, options) if existing.concat else extract_from(inputs, existing, options)
 
 
 def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions) -> base.Artifact:

@@ -1,5 +1,6 @@
 """The options of `ccr search`, `ccr index` and `ccr serve`: a field is a flag, in the order of the help."""
 
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -35,6 +36,22 @@ class SearchOptions:
         if options.split not in (None, "all", *SPLITS):
             raise UsageError(f"unknown split {options.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
         return options
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """What searches, unless it is words, and how many results it has."""
+
+    image: Path | None = option(None, "Search with a picture instead of words.")
+    top: int = option(5, "Number of results.", min=1)
+
+
+def require_picture(path: Path) -> Path:
+    """Returns the path of a query picture; UsageError if there is no such file."""
+    if not path.is_file():
+        hint = "ccr reads pictures from files: download it first" if re.match("[a-z]+:/", str(path)) else None
+        raise UsageError(f"there is no file {path}", hint)
+    return path
 
 
 @dataclass(frozen=True)

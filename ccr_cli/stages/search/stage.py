@@ -465,6 +465,22 @@ class Searcher:
         return (self.options.lang,) if self.options.lang else self.langs
 
 
+def answers(searcher: Searcher, queries: Iterable[str] | Path, top: int) -> Iterator[Answer]:
+    """Searches with texts, or with the picture of a file, for the best `top` entries; UsageError if a text is empty."""
+    if isinstance(queries, Path) == (searcher.options.find == "captions"):  # only between texts and pictures
+        searcher.calibrate()
+    yield from [searcher.file(queries, top)] if isinstance(queries, Path) else searcher.texts(queries, top)
+
+
+def warn_of_unknown(found: Sequence[Answer]) -> None:
+    """Names queries without a word that the text encoder knows."""
+    unknown = [answer.query for answer in found if not answer.known]
+    if unknown:
+        shown = ", ".join(map(repr, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+        which = shown if len(found) == 1 else f"{len(unknown)} of {len(found)} queries ({shown})"
+        warn(f"the text encoder was trained on no word of {which}: the results mean little")
+
+
 def for_sheet(answers: Sequence[Answer], searcher: Searcher) -> tuple[list[ExampleSearch], str]:
     """The searches of a contact sheet, and its title."""
     options = searcher.options

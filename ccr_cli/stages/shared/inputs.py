@@ -10,8 +10,9 @@ from ccr_cli.artifacts import base, dataset, features
 from ccr_cli.artifacts.description import apart
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import counted, warn
-from ccr_cli.errors import ArtifactError, UsageError
-from ccr_cli.stages.shared.references import BEST, LATEST, find_all
+from ccr_cli.errors import ArtifactError, UsageError, nearest
+from ccr_cli.stages.shared.options import KINDS, MANY
+from ccr_cli.stages.shared.references import BEST, LATEST, common_home, find_all
 
 _DATA = ("dataset", "translation", "noise", "features")
 _UNFINISHED = (".partial", ".lock")
@@ -33,6 +34,22 @@ class Inputs:
     """Artifacts named more than once, or together with another one of the same content."""
     many: bool = False
     """Whether several artifacts of a kind may be named."""
+
+    @classmethod
+    def open(
+        cls, command: str, words: Sequence[str], root: Path | None = None, *, makes: bool = True, dry_run: bool = False
+    ) -> "Inputs":
+        """Loads the artifacts that some words mean to a command, in a workspace; arguments and errors as `from_paths`.
+
+        The workspace is `root`, else the one of the artifacts whose paths are among the words, else the current folder.
+        It must exist, unless a path leads to one and the command `makes` artifacts.
+        """
+        home = common_home(words)
+        place = root or home or Path(".")
+        if home is None or not makes:
+            existing(place)
+        workspace = Workspace(place.absolute(), dry_run)
+        return cls.from_paths(workspace, words, KINDS.get(command, ()), many=command in MANY)
 
     @classmethod
     def from_paths(
@@ -136,6 +153,17 @@ class Inputs:
         """Records that an artifact was read, for the list that the stage prints."""
         if artifact.id not in {a.id for a in self.read}:
             self.read.append(artifact)
+
+
+def existing(workspace: Path | None) -> Path:
+    """The folder of a workspace to read, by default the current one; ArtifactError if it does not exist."""
+    root = Path(".") if workspace is None else workspace
+    if not root.is_dir():
+        above = next(parent for parent in root.absolute().parents if parent.is_dir())
+        near = nearest(root.name, [path.name for path in above.iterdir() if path.is_dir()])
+        hint = f"--workspace {above / near[0]}" if near else f"ccr data import FILE --workspace {root}, which makes it"
+        raise ArtifactError(f"there is no workspace {root}", hint)
+    return root
 
 
 def gone_runs(workspace: Workspace, artifact: base.Artifact) -> list[str]:

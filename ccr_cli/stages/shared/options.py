@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 import math
@@ -36,7 +37,7 @@ def option(
     """A field of a command's options, or a parameter of a command: it is a flag (`commands.common.guarded`).
 
     What several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the command
-    takes the flag of that name from `commands.common`.
+    takes the flag of that name from `SHARED`.
 
     Args:
         default: Default value.
@@ -78,6 +79,65 @@ def parse_set(values: Sequence[str] | None) -> dict[str, str]:
             raise UsageError(f"--set {value}: expected key=value", hint="--set help lists the keys")
         settings[key.strip().replace("-", "_")] = text
     return settings
+
+
+_STYLE = "How captions are mismatched. {noise}."
+_TARGET = (
+    "What moves: translation (the translation alone), pair (caption and translation), any (of mixed and near: "
+    "translation, picture or caption, a third each)."
+)
+_SET = "Set an option of the method, judge, encoder, engine or format; repeat for several. `--set help` lists them."
+where = functools.partial(option, rich_help_panel="Where and how")
+result = functools.partial(option, rich_help_panel="Result")
+SHARED: dict[str, dataclasses.Field[Any]] = {
+    "settings": option(
+        (),
+        _SET,
+        "--set",
+        metavar="KEY=VALUE",
+        show_default=False,
+        command_line=(list[str], parse_set),
+        autocompletion=lambda incomplete: [
+            word for name in registry.names("judges") if (word := f"judge={name}").startswith(incomplete)
+        ],
+    ),
+    "seed": option(0, "Random seed.", min=0),
+    "noise_style": option("caption", _STYLE),
+    "noise_target": option(None, _TARGET, show_default="the style's first"),
+    "noise_seed": option(None, "Random seed of the mismatch.", min=0, show_default="--seed"),
+    "device": where("auto", "Device: auto, cpu or cuda.", envvar="CCR_DEVICE"),
+    "dtype": where("float32", "Precision: float32, bfloat16 or float16."),
+    "max_failed": result(0.2, "Fraction of items that may fail (0 to 1).", min=0.0, max=1.0),
+    "name": result(None, "Name of the artifact."),
+    "force": result(False, "Rebuild; keep the old artifact until the new one is complete."),
+    "retry_failed": result(False, "Retry failed items and keep the others."),
+    "cache": where(
+        None, "Cache folder; its content can be rebuilt.", envvar="CCR_CACHE", show_default="the user's cache"
+    ),
+}
+"""Options that several commands have, by the name of their field or parameter, which decides on the default."""
+
+
+def declared(
+    name: str, default: Any, shared: Mapping[str, dataclasses.Field[Any]] = SHARED
+) -> dataclasses.Field[Any] | None:
+    """What describes the flag of a field or a parameter; None for an argument, or where Typer's own does."""
+    own = isinstance(default, dataclasses.Field) and "shown" in default.metadata
+    return default if own else shared.get(name)
+
+
+KINDS = {
+    "translate": ("dataset",),
+    "extract": ("dataset",),
+    "train": ("translation",),
+    **dict.fromkeys(("evaluate", "search", "index", "serve", "export"), ("run",)),
+    "diagnose": ("run", "translation"),
+    "report": ("evaluation", "diagnosis", "translation"),
+    "compare": ("run", "evaluation"),
+}
+"""The kinds that a command works on first: what `latest` and completion mean."""
+MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
+"""Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:

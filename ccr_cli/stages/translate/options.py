@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli import registry
+from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option
 
 _SEPARATOR = "\n"
@@ -50,6 +51,12 @@ class TranslateOptions:
     force: bool = False
     retry_failed: bool = False
     no_cache: bool = option(False, "Neither read nor write the cache of translated sentences.", "--no-cache")
+
+    def check(self) -> None:
+        """Checks what needs no data; UsageError if there is no target language."""
+        if not self.lang and self.only is None:
+            back = " --back" if self.back else ""
+            raise UsageError("which language? give --lang", f"ccr translate --lang es{back}")
 
     def languages(self) -> list[str]:
         """The languages of the command line, each once."""

@@ -23,6 +23,7 @@ from ccr_cli.stages.translate import steps
 from ccr_cli.stages.translate.job import JOURNAL, NO_WORK, TranslationJob, walk
 from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.quality import assess
+from ccr_cli.stages.translate.retranslate import languages
 
 
 def translate(inputs: Inputs, options: TranslateOptions, part: WorkPart | None = None) -> base.Artifact:
@@ -82,6 +83,12 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     shutil.rmtree(site.folder / JOURNAL, ignore_errors=True)
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
     return {**counts, "failed": len(records)}
+
+
+def jobs_of(inputs: Inputs, options: TranslateOptions) -> list[TranslateOptions]:
+    """The options of each translation that is to be made: for every language, or those of the list, every engine."""
+    langs = options.languages() or (languages(options.only, inputs.named) if options.only else [])
+    return [replace(options, lang=lang, engine=engine) for lang in langs for engine in options.engines()]
 
 
 def each_job(jobs: Sequence[TranslateOptions], work: Callable[[TranslateOptions], None]) -> CcrError | None:
