@@ -6,8 +6,8 @@
     translated = ccr.translate(data, lang="es")
     features = ccr.extract(data)
     run = ccr.train(translated, features, method="uml", seed=1)
-    ccr.evaluate(run).scores      # a pandas table
-    ccr.diagnose(run).worst(50)   # with pictures, in a notebook
+    ccr.evaluate(run).scores  # a pandas table
+    ccr.diagnose(run).worst(50)  # with pictures, in a notebook
 
 - **Artifacts**, in any order: results of other functions, paths, names, `latest`, `best:SumR`, or lists of these;
   without any, those of the workspace that fit.
