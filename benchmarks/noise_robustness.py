@@ -1,8 +1,10 @@
 """Train and measure every method under wrong translations, on Flickr8k-CN, for `docs/noise-robustness.md`.
 
 Parts of the grid run in any order and in pieces. A measured cell is skipped unless one of its options has another value
-now; after a change of code use `--again` or, to continue with that, `--since 2026-11-21T16:00`. Two processes may share
-the work. The collection is not part of this project (`robustness/collection.py` lists the files of its folder).
+now, or the files that its method imports from methods, losses, judges and nets have changed. Rows that keep no hash of
+these files count as measured; `--list` says which. After a change elsewhere use `--again` or, to continue with that,
+`--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two processes may share the work. The
+collection is not part of this project (`robustness/collection.py` lists the files of its folder).
 
     python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
     python benchmarks/noise_robustness.py --part main judges --list
@@ -28,7 +30,7 @@ from typing import Any
 
 import filelock
 import torch
-from robustness import figure, grid, runs, tables
+from robustness import code, figure, grid, runs, tables
 from robustness.collection import Collection
 
 from ccr_cli.artifacts.workspace import Workspace
@@ -43,18 +45,24 @@ TYPICAL = 90.0
 
 def chosen_cells(options: argparse.Namespace) -> list[grid.Cell]:
     """The cells that are asked for, each run once."""
-    parts = options.part or (grid.PARTS if options.list else ["main"])
+    return _restricted(options.part or (list(grid.PARTS) if options.list else ["main"]), options)
+
+
+def _restricted(parts: Sequence[str], options: argparse.Namespace) -> list[grid.Cell]:
     cells = [cell for part in parts for cell in grid.PARTS[part](options.methods)]
     for name, values in (("noise", options.noise), ("target", options.targets), ("seed", options.seeds)):
         if values is not None:
             cells = [cell for cell in cells if getattr(cell, name) in values]
     extra = dict(item.split("=", 1) for item in options.set)
     cells = [replace(cell, options=tuple(sorted({**dict(cell.options), **extra}.items()))) for cell in cells]
-    return list({cell.name: cell for cell in reversed(cells)}.values())[::-1]  # under the first of its labels
+    # under the first of its labels
+    return list({(cell.name, cell.by_epoch): cell for cell in reversed(cells)}.values())[::-1]
 
 
 def work(options: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     """Runs the cells that no process has run yet, until none is left or the time is over; counts the failures."""
+    if code.version().endswith(code.DIRTY):
+        raise SystemExit(f"uncommitted changes in {', '.join(code.MEASURING)}: commit them, rows name their commit")
     torch.set_num_threads(1)
     workspace = Workspace(options.workspace.absolute())
     claims = workspace.root / "claims"
@@ -82,21 +90,44 @@ def work(options: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     return failed
 
 
-def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str) -> bool:
+MEASURED, UNKNOWN, STALE, OPEN = "measured", "hash unknown", "stale", "to do"
+
+
+def state(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str = "") -> str:
+    """Whether a cell is measured, and by the code that its method has now, as far as its row says it."""
     row = grid.find(rows, cell)
-    return row is not None and str(row["when"]) >= since
+    if row is None or str(row["when"]) < since:
+        return OPEN
+    if "sources" not in row:
+        return UNKNOWN
+    return MEASURED if row["sources"] == cell.sources else STALE
+
+
+def _done(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str) -> bool:
+    return state(cell, rows, since) in (MEASURED, UNKNOWN)
 
 
 def show(cells: Sequence[grid.Cell], rows: Sequence[Mapping[str, Any]], since: str) -> None:
     """Says what is there and what is to do, and about how long that takes in one process."""
-    seconds, left = 0.0, 0
     for cell in cells:
-        done = _done(cell, rows, since)
-        if not done:
-            known = [row["wall"] for row in rows if row["method"] == cell.method]
-            seconds, left = seconds + (statistics.median(known) if known else TYPICAL), left + 1
-        print(f"{'done' if done else 'to do':5}  {cell.label}  {' '.join(map(str, cell.where))}")
-    print(f"{left} of {len(cells)} cells to do, about {seconds / 60:.0f} minutes in one process")
+        print(f"{state(cell, rows, since):12}  {cell.label}  {' '.join(map(str, cell.where))}")
+
+
+def commands(parts: Sequence[tuple[str, Sequence[grid.Cell]]], rows: Sequence[Mapping[str, Any]], since: str) -> None:
+    """Says by part what is to do, and the command that does it."""
+    for part, cells in parts:
+        states = [state(cell, rows, since) for cell in cells]
+        waiting = [cell for cell, each in zip(cells, states, strict=True) if each in (OPEN, STALE)]
+        counts = ", ".join(
+            f"{states.count(each)} {each}" for each in (MEASURED, UNKNOWN, STALE, OPEN) if each in states
+        )
+        minutes = sum(_seconds(cell, rows) for cell in waiting) / 60
+        print(f"--part {part:12} # {counts}; about {minutes:.0f} minutes in one process")
+
+
+def _seconds(cell: grid.Cell, rows: Sequence[Mapping[str, Any]]) -> float:
+    known = [row["wall"] for row in rows if row["method"] == cell.method]
+    return int(cell.config["epochs"]) / 12 * (statistics.median(known) if known else TYPICAL)
 
 
 def main() -> None:
@@ -128,7 +159,10 @@ def main() -> None:
     if not cells:
         parser.error(f"there is no such cell; the methods are {', '.join(grid.methods())}")
     if options.list:
-        show(cells, runs.read(options.results), options.since)
+        rows = runs.read(options.results)
+        show(cells, rows, options.since)
+        parts = options.part or list(grid.PARTS)
+        commands([(part, _restricted([part], options)) for part in parts], rows, options.since)
         return
     if options.data is None or options.workspace is None:
         parser.error("--data and --workspace are needed to run anything")

@@ -38,7 +38,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import torch
-from robustness import grid, runs, tables
+from robustness import code, grid, tables
 from robustness.collection import Collection
 
 from ccr_cli.artifacts import base, dataset, translation
@@ -263,7 +263,7 @@ def main() -> None:
         "translations": options.translations,
         "captions": len(triplets),
         "listed": listed,
-        "code": runs.code(),
+        "code": code.version(),
     }
     base.write_json(options.results / f"{options.translations}.json", facts)
     print(f"{listed} captions to read: {blind}")

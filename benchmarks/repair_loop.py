@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from robustness import grid, runs, tables
+from robustness import code, grid, runs, tables
 from robustness.collection import Collection
 from robustness.recovery import difference
 
@@ -109,7 +109,7 @@ class Loop:
             "best_epoch": trained.counts["best_epoch"],
             "signature": str(result["signature"]),
             **self.about,
-            "code": runs.code(),
+            "code": code.version(),
         }
         shutil.rmtree(made.path)
         if arm != NONE:

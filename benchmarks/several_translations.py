@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from robustness import grid, runs, tables
+from robustness import code, grid, runs, tables
 from robustness.collection import Collection
 from robustness.recovery import difference
 
@@ -84,7 +84,7 @@ def row(collection: Collection, method: str, arm: str, seed: int) -> dict[str, A
         "config": {k: v for k, v in trained.request.items() if k not in ("alternatives", "noise")},
         "signature": str(asked["signature"]),
         "seconds": trained.about["environment"]["seconds"],
-        "code": runs.code(),
+        "code": code.version(),
         "torch": torch.__version__,
     }
     for artifact in (made, trained):

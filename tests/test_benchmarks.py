@@ -20,6 +20,7 @@ import toy
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 import disncl_parts
+import ensembles
 import french_errors
 import noise_robustness
 import parallel_text
@@ -27,11 +28,12 @@ import real_errors
 import real_noise
 import repair_loop
 import several_translations
-from robustness import figure, grid, runs, tables
+from robustness import code, figure, grid, runs, tables
 from robustness.collection import simulate
-from robustness.grid import ORACLE, Cell
+from robustness.grid import ORACLE, TWICE, Cell
 from robustness.recovery import RESAMPLES, difference, recovery
 
+from ccr_cli import registry
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
 from ccr_cli.report.tables import differences as reported
@@ -59,7 +61,7 @@ def row(cell: Cell, level: float, when: str = "2026-01-01", **judge: float) -> d
         "cpu_seconds": 60.0,
         "best_epoch": 3,
         "wall": 70.0,
-        "code": "1",
+        "code": "1+c0ffee",
         "torch": "2",
         "machine": "m",
     }
@@ -72,7 +74,7 @@ def test_every_cell_of_a_part_can_be_trained(part: str) -> None:
     for cell in cells:
         if grid.language(cell.translations) == "zh":  # there are no Chinese back-translations
             assert "back" not in grid._config(cell.method, cell.options).needs(), cell
-        assert cell.config["epochs"] == 12, "the number of steps is the same for all"
+        assert cell.config["epochs"] == 12 or part == "tuning", "the number of steps is the same for all"
 
 
 def test_the_oracle_without_noise_is_the_method_itself() -> None:
@@ -131,22 +133,34 @@ def test_recovery_is_the_ratio_of_means() -> None:
     rng = np.random.default_rng(0)
     base = rng.normal(150, 40, (3, 200))
     gap = 20 + rng.normal(0, 5, (3, 200))
-    estimate = recovery(base + 0.5 * gap, base, base + gap)
-    assert estimate is not None and estimate.value == pytest.approx(0.5)
-    assert estimate.low == pytest.approx(0.5) and estimate.high == pytest.approx(0.5), "exactly half, item by item"
-    wider = recovery(base + 0.5 * gap + rng.normal(0, 30, (3, 200)), base, base + gap)
-    assert wider is not None and wider.low is not None and wider.high is not None
-    assert wider.low < wider.value < wider.high
-    assert recovery(base, base, base - 1) is None, "an oracle below the baseline"
+    half = recovery(base + 0.5 * gap, base, base + gap)
+    assert half.ratio is not None and half.ratio.value == pytest.approx(0.5)
+    assert (half.ratio.low, half.ratio.high) == pytest.approx((0.5, 0.5)), "exactly half, item by item"
+    assert half.gap.value == pytest.approx(gap.mean()) and half.gap.low < half.gap.value < half.gap.high
+    wider = recovery(base + 0.5 * gap + rng.normal(0, 30, (3, 200)), base, base + gap).ratio
+    assert wider is not None and wider.low < wider.value < wider.high
+    assert recovery(base, base, base - 1).ratio is None, "an oracle that wins nothing"
     with pytest.raises(ValueError, match=r"\(2, 200\).*\(3, 200\)"):
         recovery(base[:2], base, base)
 
 
-def test_an_unbounded_recovery_has_no_interval() -> None:
+def test_a_gap_that_is_small_against_its_spread_gives_no_ratio() -> None:
     base = np.zeros((1, 2))
-    estimate = recovery(base + 1, base, np.array([[5.0, -4.0]]))
-    assert estimate is not None and estimate.value == pytest.approx(2.0)
-    assert estimate.low is None and estimate.high is None
+    found = recovery(base + 1, base, np.array([[5.0, -4.0]]))
+    assert found.ratio is None and (found.gap.value, found.gap.low, found.gap.high) == (0.5, -4.0, 5.0)
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 5])
+def test_intervals_are_over_seeds_and_items(seeds: int) -> None:
+    """The variance of the bootstrap's mean, from the covariances of the numbers of draws (multinomial, n of n)."""
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 3, (seeds, 1)) + rng.normal(0, 30, (1, 300)) + rng.normal(0, 20, (seeds, 300))
+    second = [1 / n**2 + (np.eye(n) - 1 / n) / n**2 for n in values.shape]  # E[share share^T]
+    spread = np.sqrt(np.trace(second[0] @ values @ second[1] @ values.T) - values.mean() ** 2)
+    found = difference(values, np.zeros_like(values))
+    assert found.high - found.low == pytest.approx(2 * 1.96 * spread, rel=0.08)
+    if seeds == 1:
+        assert spread == pytest.approx(values.std() / np.sqrt(300)), "of items alone"
 
 
 def test_recovery_over_seeds_alone_is_that_of_the_report() -> None:
@@ -155,8 +169,9 @@ def test_recovery_over_seeds_alone_is_that_of_the_report() -> None:
         {"label": k, "seed": s, "noise_seed": s, "noise": 0.4, "SumR": v} for k in sums for s, v in enumerate(sums[k])
     ]
     theirs = reported.recovery(pd.DataFrame(values), "m", 0.4)
-    ours = recovery(*(np.tile(np.array(sums[k], dtype=float)[:, None], (1, 5)) for k in ("m", "infonce", ORACLE)))
-    assert theirs is not None and ours is not None and ours.low is not None and ours.high is not None
+    arrays = (np.tile(np.array(sums[k], dtype=float)[:, None], (1, 5)) for k in ("m", "infonce", ORACLE))
+    ours = recovery(*arrays).ratio
+    assert theirs is not None and ours is not None
     assert ours.value == pytest.approx(theirs.value)
     assert theirs.low is not None and theirs.high is not None and RESAMPLES >= 1000
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=0.03), "drawn against enumerated"
@@ -167,32 +182,164 @@ def test_a_difference_has_an_interval_around_it() -> None:
     assert (estimate.value, estimate.low, estimate.high) == (3.0, 2.0, 4.0)
 
 
-def test_the_main_table() -> None:
+def _lines(block: str) -> dict[str, list[str]]:
+    lines = [line.split("|")[1:-1] for line in block.splitlines() if line.startswith("|")]
+    return {name.strip(): [cell.strip() for cell in cells] for name, *cells in lines}
+
+
+LEVELS = {
+    "infonce": 2,
+    ORACLE: 4,
+    "trine": 6,
+    "trine, no judge": 2,
+    "trine, oracle": 8,
+    TWICE: 4,
+    f"{TWICE}, oracle": 4,
+}
+
+
+def _measured(labels: list[str], seeds: tuple[int, ...] = grid.SEEDS) -> tables.Results:
+    """Rows at 0 and 40 % switched translations: SumR as in `LEVELS`, with seed 2 higher; 600 without noise."""
     rows = []
-    for cell in grid.main_part(["infonce", "uml", ORACLE]):
-        if cell.noise in (0.0, 0.4) and cell.target == "translation":
-            level = {"infonce": 2, "uml": 4, ORACLE: 4}[cell.label] if cell.noise else 6
-            rows.append(row(cell, level + (2 if cell.seed == 2 else 0), auroc=0.9))
-    results = tables.Results(rows)
+    for cell in [*grid.main_part(labels), *grid.clean_part(labels), *grid.matched_part(labels)]:
+        where = (cell.style, cell.target, cell.regime, cell.translations)
+        if where == ("caption", "translation", "given", "baidu-2016") and cell.noise in (0.0, 0.4):
+            level = LEVELS[cell.label] + (2 if cell.seed == 2 else 0) if cell.noise else 6
+            rows += [row(cell, level, auroc=0.9)] if cell.seed in seeds else []
+    return tables.Results(rows)
+
+
+def test_the_main_table() -> None:
+    results = _measured(["infonce", ORACLE, "trine", TWICE])
     block = tables.main_block(results).partition("**Switched pairs")[0]
-    lines = {
-        line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:-1]]
-        for line in block.splitlines()
-        if "|" in line
-    }
-    assert lines["`infonce`"] == ["600.0", "", "266.7 ± 115.5", "", "", "", ""]
-    assert lines["`uml`"][2] == "466.7 ± 115.5" and lines["`uml`"][5] == "1.00 [1.00, 1.00]"
-    assert lines["_`infonce` (oracle)_"][0] == "600.0" and "`basic`" not in lines
+    lines = _lines(block)
+    assert lines["SumR"] == ["0 %", "40 %", "recovery 40 %"], "columns without a figure are left out"
+    assert lines["`infonce`"] == ["600.0 ± 0.0 (3)", "266.7 ± 115.5 (3)", ""]
+    assert lines["_`infonce` (oracle)_"][:1] == ["600.0 ± 0.0 (3)"] and "`basic`" not in lines
+    # (6 - 2) / (8 - 2) of the same method, not (6 - 2) / (4 - 2) of infonce
+    assert lines["`trine`"][1:] == ["666.7 ± 115.5 (3)", "0.67 [0.67, 0.67] (3)"]
+    assert lines["... no judge"][1] == "266.7 ± 115.5 (3)" and lines["_... oracle_"][0] == ""
+    names = list(lines)
+    assert names.index("**one model**") < names.index("`infonce`") < names.index("**two models**")
+    assert names.index("**two models**") < names.index("`trine`") < names.index("`infonce` (S-T, two models)")
     assert "0.9000 ± 0.0000" in tables.detection_block(results)
-    assert "|`uml`|1,000|2,820|60|1.0|3|3, 3, 3|" in tables.cost_block(results)
-    assert [p[:2] for p in figure.points(results)["translation"]["uml"]] == [
+    assert "|`trine`|2|1,000|2,820|60|1.0|3, 3, 3|3, 3, 3|" in tables.cost_block(results)
+    assert [p[:2] for p in figure.points(results)["translation"]["trine"]] == [
         (0.0, 600.0),
-        (0.4, pytest.approx(1400 / 3)),
+        (0.4, pytest.approx(2000 / 3)),
     ]
-    assert "|`uml`|300.0 (2)|200.0|300.0 (2)|200.0|||" in tables.epochs_block(results)
-    assert "|`uml`||0.600|||0.600||" in tables.uncertainty_block(results)
+    assert "|`trine`|300.0 (2)|200.0|300.0 (2)|200.0|" in tables.epochs_block(results)
+    assert "|`trine`|0.600|0.600|" in tables.uncertainty_block(results)
     for drawn in (figure.draw, figure.epochs):
-        assert "infonce" in drawn(results) and "<svg" in drawn(tables.Results([]))
+        assert "trine (2 models)" in drawn(results) and "<svg" in drawn(tables.Results([]))
+
+
+def test_leads_are_shown_at_equal_cost_too() -> None:
+    lines = _lines(tables.contrasts_block(_measured(["infonce", "trine", TWICE])))
+    assert lines["`trine` above `infonce` (one model)"] == ["+0.0 [+0.0, +0.0] (3)", "+400.0 [+400.0, +400.0] (3)"]
+    assert lines["`trine` above `infonce` (S-T, two models)"][1] == "+200.0 [+200.0, +200.0] (3)"
+    assert lines["`trine` above no judge"][1] == "+400.0 [+400.0, +400.0] (3)"
+    without = _lines(tables.contrasts_block(_measured(["infonce", "trine"], seeds=(0,))))
+    assert "`trine` above `infonce` (S-T, two models)" not in without
+    assert without["`trine` above no judge"][1] == "+400.0 [+400.0, +400.0]", (
+        "one seed: over items, and not called more"
+    )
+
+
+def test_the_number_of_models_is_that_of_the_method() -> None:
+    cells = {cell.label: cell for cell in grid.main_part() if cell.noise == 0.4}
+    assert {label for label, cell in cells.items() if cell.models == 2} == {"tcl", "trine", TWICE}
+    assert tables.cost(replace(cells["trine"], options=(("models", "1"),))) == "one model"
+    assert tables.cost(replace(cells["trine"], options=(("models", "3"),))) == "more models"
+    assert tables.cost(cells["distil"]) == "one model and its teacher"
+
+
+def test_a_method_is_held_against_itself() -> None:
+    cell = next(c for c in grid.main_part(["infonce (two-group, both)"]) if c.noise == 0.4)
+    without, ceiling = grid.matched(cell)
+    labelled = {c.label: c.name for c in grid.main_part() if c.noise == 0.4 and (c.target, c.seed) == (cell.target, 0)}
+    assert (without.name, ceiling.name) == (labelled["infonce"], labelled[ORACLE])
+    assert [c.config["judge"] for c in grid.matched(replace(cell, noise=0.0))] == ["none"]
+    assert [c.config["judge"] for c in grid.matched(Cell("tcl", "tcl", noise=0.4))] == ["oracle"]
+    known = {c.name for c in grid.main_part()}
+    assert not known & {c.name for c in grid.matched_part()}, "measured once"
+
+
+def test_the_factorial_has_what_was_measured_under_other_names() -> None:
+    cells = {c.label: c for c in grid.factorial_part() if c.seed == 0 and c.target == "translation"}
+    assert len(cells) == 16 == len({c.name for c in cells.values()})
+    assert all(c.models == int(c.label[0]) for c in cells.values())
+    others = {c.name for c in (*grid.main_part(), *grid.judges_part(), *grid.ablations_part())}
+    assert sum(c.name in others for c in cells.values()) == 10
+    rows = [row(c, 2 * c.models + 2 * (c.config["judge"] == "oracle")) for c in grid.factorial_part()]
+    lines = _lines(tables.factorial_block(tables.Results(rows)))  # of equal names the last: two models, pairs
+    assert lines["with S-T"][:4] == [*["400.0 ± 0.0 (5)"] * 3, "600.0 ± 0.0 (5)"]
+    assert lines["with S-T"][4:] == ["0.00 [0.00, 0.00] (5)"] * 2
+    assert lines["S-T"] == ["+0.0 [+0.0, +0.0] (5)"] * 2
+    assert lines["the second model"] == lines["oracle instead of none"] == ["+200.0 [+200.0, +200.0] (5)"] * 2
+
+
+def test_every_method_is_tuned_with_one_budget() -> None:
+    cells = grid.tuning_part()
+    counted = pd.Series([cell.label.rpartition(": ")[0] for cell in cells]).value_counts()
+    assert set(counted) == {14}, "seven settings at 0 and 40 %"
+    assert {cell.noise for cell in cells} == {0.0, 0.4} and ORACLE not in counted
+    mine = [cell for cell in cells if cell.label.startswith("trine: ")]
+    rows = [row(cell, 2) | {"epochs": [cell.config["lr"] * 1e5 + cell.noise, 1.0]} for cell in mine]
+    best = _lines(tables.tuning_block(tables.Results(rows)))["`trine`"]
+    assert best[0] == "100.0, 100.4" and best[1] == "temperature 0.05: 100.0, 100.4"
+    assert best[-1] == "learning rates x 2" and best[4] == "200.0, 200.4"
+    rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
+    assert tables.tuning_block(tables.Results(rows)) == "Not measured yet.", "SumR of the reported half decides nothing"
+
+
+def test_rows_of_an_unclean_tree_are_marked() -> None:
+    cell = Cell("infonce", "infonce", noise=0.4)
+    for version, mark in (("0.1.0+c0ffee", ""), ("0.1.0+c0ffee-dirty", "†"), ("0.1.0", "†")):
+        results = tables.Results([row(cell, 2) | {"code": version}])
+        assert results.sum_r(cell) == f"200.0{mark}" and f"; {bool(mark):d} (†)" in tables.about_block(results)
+
+
+def test_a_row_is_made_again_when_the_code_of_its_method_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = Cell("trine", "trine", noise=0.4)
+    assert noise_robustness.state(cell, []) == "to do"
+    assert noise_robustness.state(cell, [row(cell, 2)]) == "hash unknown"
+    kept = row(cell, 2) | {"sources": cell.sources}
+    assert noise_robustness.state(cell, [kept]) == "measured"
+    assert noise_robustness.state(cell, [kept], since="2026-01-02") == "to do"
+    code.sources.cache_clear()
+    monkeypatch.setattr(registry, "source_sha256", lambda files: f"{len(files)} files")
+    try:
+        assert noise_robustness.state(cell, [kept]) == "stale"
+        names = {path.stem for path in registry.sources(("judges", "triangle"), ("methods", "trine"))}
+        assert {"trine", "triangle", "two_group", "contrastive", "dual"} <= names, "and what these import"
+        assert not names & {"uml", "gmm"}
+        assert code.sources("none", "distil") != Cell("distil", "distil", (("judge", "none"),)).sources, "its teacher"
+    finally:
+        code.sources.cache_clear()
+
+
+def test_nothing_is_measured_with_uncommitted_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "version", lambda: "0.1.0+c0ffee-dirty")
+    options = ["noise_robustness.py", "--data", str(tmp_path), "--workspace", str(tmp_path / "w")]
+    monkeypatch.setattr(sys, "argv", options)
+    with pytest.raises(SystemExit, match=r"ccr_cli, benchmarks/robustness"):
+        noise_robustness.main()
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_list_says_what_is_left_and_how_long_it_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = grid.clean_part(["trine"])
+    runs.append(tmp_path, row(cells[0], 2) | {"sources": cells[0].sources})
+    options = ["--list", "--part", "clean", "--methods", "trine", "infonce", "--results", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["noise_robustness.py", *options])
+    noise_robustness.main()
+    *each, last = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in each if "trine" in line] == ["measured", "to do"]
+    minutes = (70 + 2 * noise_robustness.TYPICAL) / 60
+    assert last.startswith("--part clean") and f"1 measured, 3 to do; about {minutes:.0f} minutes" in last
 
 
 def test_every_block_has_its_place_on_the_page_and_can_be_made_from_nothing() -> None:
@@ -365,3 +512,30 @@ def test_the_zero_shot_table_is_made_with_one_command(tmp_path: Path) -> None:
     (report,) = workspace.artifacts("report")
     table = json.loads(report.file("tables/systems.json").read_text(encoding="utf-8"))
     assert len(table["rows"]) == 3 and table["notes"][0].startswith("By validation, use ")
+
+
+def test_ensembles_are_of_one_draw_of_the_mismatch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def made(method: str, seed: int, draw: int, ratio: float = 0.4) -> Any:
+        noise = {"style": "caption", "target": "translation", "ratio": ratio, "seed": draw} if ratio else None
+        return SimpleNamespace(id=f"{method}-{seed}-{draw}-{ratio}", config={"method": method, "noise": noise})
+
+    monkeypatch.setattr("ccr_cli.artifacts.run.config", lambda each: each.config)
+    given = [
+        made("infonce", 0, 0),
+        made("infonce", 1, 0),
+        made("uml", 0, 0),
+        made("infonce", 2, 2),
+        made("uml", 5, 5, 0),
+    ]
+    found = [[each.id for each in group] for group in ensembles.groups(given)]
+    assert found[:5] == [[each.id] for each in given]
+    assert found[5:] == [["infonce-0-0-0.4", "infonce-1-0-0.4"], [each.id for each in given[:3]]]
+
+
+def test_the_pages_have_the_tables_of_the_rows() -> None:
+    results = tables.Results(runs.read(noise_robustness.RESULTS))
+    texts = [page.read_text("utf-8") for page in noise_robustness.PAGES]
+    for name, make in tables.BLOCKS.items():
+        text = f"<!-- begin {name} -->\n{make(results)}\n<!-- end {name} -->"
+        assert sum(text in page for page in texts) == 1, f"{name}: python benchmarks/noise_robustness.py --tables"
+    assert len(texts[0].splitlines()) <= 250, "what is longer belongs into the appendix"

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, spread_apart, to_svg
 from robustness import grid
-from robustness.grid import ORACLE, RATIOS, TARGETS
+from robustness.grid import ORACLE, RATIOS, TARGETS, TWICE
 from robustness.tables import WHERES, Results, by_epoch
 
 TITLES = {"translation": "translations switched", "pair": "English and translation switched together"}
@@ -30,9 +30,13 @@ LOOKS = {
     "decl": ("#56b4e9", "X"),
     "distil": ("#00441b", "p"),
     "distil (MiniLM)": ("#66c2a4", "H"),
+    "gsc": ("#b8860b", "<"),
+    TWICE: ("#0072b2", "d"),
 }
 OWN = ("#a50f15", "*")
 """Of a method that is in no paper."""
+SEVERAL = (0, (1.2, 0.8))
+"""Line of a method that trains several models."""
 GAP = 0.052
 """Least distance of two names at the right, in heights of a panel."""
 
@@ -62,7 +66,17 @@ def style(label: str) -> dict[str, Any]:
     color, mark = LOOKS.get(label, OWN)
     width, size = (1.8, 5.5) if label in LOOKS else (2.6, 9)
     edge = {"markeredgecolor": "#ffffff", "markeredgewidth": 0.7}
-    return {"color": color, "marker": mark, "linewidth": width, "markersize": size, **edge}
+    line = SEVERAL if _models(label) > 1 else "-"
+    return {"color": color, "marker": mark, "linewidth": width, "markersize": size, "linestyle": line, **edge}
+
+
+def _models(label: str) -> int:
+    return grid.Cell(label, *grid.methods()[label]).models
+
+
+def _title(label: str) -> str:
+    """The name of a line, with the number of models where it is not one."""
+    return label if _models(label) == 1 or label == TWICE else f"{label} ({_models(label)} models)"
 
 
 def draw(results: Results) -> str:
@@ -85,14 +99,14 @@ def draw(results: Results) -> str:
             axes.grid(axis="x", visible=False)
         left = figure.axes[0]
         left.set_ylabel("SumR, human Chinese queries (not from 0)")
-        left.set_xlabel(f"{left.get_xlabel()}\n(bars: ± 1 sd of three seeds)")
+        left.set_xlabel(f"{left.get_xlabel()}\n(bars: ± 1 sd of several seeds; dotted: two models)")
         for axes, target in zip(figure.axes, TARGETS, strict=True):
             known = lines.get(target, {})
             _names(axes, {label: line[-1][1] for label, line in known.items() if line[-1][0] == RATIOS[-1]})
             for label, line in known.items():
                 if line[-1][0] != RATIOS[-1]:  # not measured to the end: named where it stops
                     place, color = (100 * line[-1][0], line[-1][1]), style(label)["color"]
-                    axes.annotate(label, place, (4, -14), textcoords="offset points", color=color, fontsize=9.5)
+                    axes.annotate(_title(label), place, (4, -14), textcoords="offset points", color=color, fontsize=9.5)
         return to_svg(figure)
 
 
@@ -104,7 +118,7 @@ def _names(axes: Axes, ends: Mapping[str, float]) -> None:
     for label, end, at in zip(order, heights, spread_apart(heights, GAP), strict=True):
         color = style(label)["color"]
         axes.annotate(
-            label,
+            _title(label),
             (1.0, end),
             (1.05, at),
             xycoords="axes fraction",
@@ -128,7 +142,7 @@ def epochs(results: Results) -> str:
                 each = known.get((label, noise, target))
                 if each and (noise or label != ORACLE):  # without noise the oracle is `infonce`
                     look = style(label) | {"marker": "", "linewidth": 1.8}
-                    axes.plot(range(1, len(each) + 1), each, **look, label=label)
+                    axes.plot(range(1, len(each) + 1), each, **look, label=_title(label))
                     axes.plot(1 + each.index(max(each)), max(each), "o", color=look["color"], markersize=4.5)
             axes.set_title(f"{100 * noise:.0f} % of the {target}s switched" if noise else "nothing switched")
             axes.set_xlabel("epoch")
@@ -136,7 +150,7 @@ def epochs(results: Results) -> str:
         drawn.axes[0].set_ylabel("validation SumR, machine-translated queries\n(not from 0)")
         lines = {str(line.get_label()): line for axes in drawn.axes for line in axes.get_legend_handles_labels()[0]}
         if lines:
-            drawn.legend([*lines.values()], [*lines], loc="outside upper center", ncols=len(lines))
+            drawn.legend([*lines.values()], [*lines], loc="outside upper center", ncols=-(-len(lines) // 2))
         return to_svg(drawn)
 
 

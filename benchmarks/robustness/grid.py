@@ -14,9 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import Any
 
+import torch
+
 from ccr_cli import registry
 from ccr_cli.judges.base import load_judge
+from ccr_cli.nets.dual import DualEncoder
+from ccr_cli.nets.text import build_text_encoder
 from ccr_cli.stages.shared.options import configure
+from robustness import code
 
 Options = tuple[tuple[str, str], ...]
 
@@ -29,11 +34,16 @@ its way back."""
 
 BASELINE = "infonce"
 ORACLE = "infonce (oracle)"
+TWICE = "infonce (S-T, two models)"
+"""`infonce` at the cost of `trine`, which it is but for judge and temperature."""
 PLAIN = ("source-only", "basic", BASELINE)
 """Methods that know nothing of noise."""
 RATIOS = (0.0, 0.2, 0.4, 0.6)
 TARGETS = ("translation", "pair")
 SEEDS = (0, 1, 2)
+EVERY_SEED = (*SEEDS, 3, 4)
+BEST = (BASELINE, "infonce (two-group, both)", "distil", "tcl", "trine", "uml")
+"""What runs with more seeds: the methods of the highest means, and their baseline."""
 WHERE = ("noise", "style", "target", "seed", "regime", "translations")
 """What a run was trained on."""
 
@@ -43,6 +53,8 @@ MINILM = "all-MiniLM-L6-v2"
 """A sentence encoder as the teacher of `distil`."""
 UNJUDGED = ("source-only",)
 """Methods that train on no translation, so that no judge can help them."""
+NO_JUDGE, CEILING = "no judge", "oracle"
+"""What follows the label of a method that runs without its judge, and with the oracle in its place."""
 
 
 def usual_side(judge: str) -> str | None:
@@ -72,6 +84,8 @@ class Cell:
     regime: str = "given"
     """`given` or `simulated` features."""
     translations: str = CHINESE[0]
+    by_epoch: bool = False
+    """Whether its row must have the figures of every epoch, which the earliest rows lack."""
 
     @property
     def where(self) -> tuple[Any, ...]:
@@ -90,6 +104,17 @@ class Cell:
         return "teacher" in _config(self.method, self.options).needs()
 
     @property
+    def models(self) -> int:
+        """Dual encoders that are trained and averaged, as the method has them."""
+        return _models(self.method, self.options)
+
+    @property
+    def sources(self) -> str:
+        """A hash of the code of method, judge and teacher."""
+        teacher = ["source-only"] if self.needs_teacher and not self.config["teacher"] else []
+        return code.sources(self.config["judge"], self.method, *teacher)
+
+    @property
     def name(self) -> str:
         """A name for files: two cells that are one run have one name."""
         text = json.dumps([self.method, self.where, self.config], sort_keys=True)
@@ -101,6 +126,17 @@ def _config(method: str, options: Options) -> Any:
     return configure(registry.load("methods", method).Config, dict(options), f"method {method}")
 
 
+@cache
+def _models(method: str, options: Options) -> int:
+    config = _config(method, options)
+    with torch.random.fork_rng(devices=[]):
+        made = registry.load("methods", method).Method(
+            config, 8, build_text_encoder("ngram", buckets=8, dim=config.dim)
+        )
+    return sum(isinstance(part, DualEncoder) for part in made.modules())
+
+
+@cache
 def effective(method: str, options: Options) -> dict[str, Any]:
     """Every option of a method: its defaults and what is given.
 
@@ -113,6 +149,8 @@ def effective(method: str, options: Options) -> dict[str, Any]:
 def fulfils(row: Mapping[str, Any], cell: Cell) -> bool:
     """Whether a row of results is the run of a cell."""
     if row["method"] != cell.method or tuple(row[name] for name in WHERE) != cell.where:
+        return False
+    if cell.by_epoch and "epochs" not in row:
         return False
     config = cell.config
     return all(config[key] == value for key, value in row["config"].items() if key in config)
@@ -135,11 +173,12 @@ def methods() -> dict[str, tuple[str, Options]]:
     ]
     return {
         **{name: (name, ()) for name in PLAIN},
+        ORACLE: ("infonce", (("judge", "oracle"),)),
         "infonce (two-group)": ("infonce", (("judge", "two-group"),)),
         "infonce (two-group, both)": ("infonce", (("judge", "two-group"), ("judge_side", "both"))),
         **{name: (name, ()) for name in others},  # Flickr8k has no categories, which fume needs
+        TWICE: ("trine", (("judge", "none"), ("temperature", "0.07"))),
         "distil (MiniLM)": ("distil", (("teacher", MINILM),)),
-        ORACLE: ("infonce", (("judge", "oracle"),)),
     }
 
 
@@ -147,10 +186,30 @@ def fitted(cell: Cell) -> Cell:
     """The cell with options that fit the data: no oracle without noise, no cycle without back-translations."""
     options = dict(cell.options)
     if not cell.noise and options.get("judge") == "oracle":
-        options.pop("judge")  # nothing is switched: the method itself
+        options["judge"] = "none"  # nothing is switched
     if language(cell.translations) == "zh" and cell.method in WITHOUT_BACK:
         options = dict(WITHOUT_BACK[cell.method]) | options
     return replace(cell, options=tuple(sorted(options.items())))
+
+
+def judged_by(cell: Cell, judge: str) -> Cell:
+    """The same method with `none` or `oracle` as its judge."""
+    options = tuple((key, value) for key, value in cell.options if key not in ("judge", "judge_side"))
+    label = f"{cell.label}, {NO_JUDGE if judge == 'none' else CEILING}"
+    return fitted(replace(cell, label=label, options=(*options, ("judge", judge))))
+
+
+def judged(cell: Cell) -> bool:
+    """Whether the method has a judge that can err."""
+    return cell.config["judge"] not in ("none", "oracle")
+
+
+def matched(cell: Cell) -> list[Cell]:
+    """What a method is held against: itself without a judge, if it has one, and with the oracle."""
+    against = [judged_by(cell, "none")] if judged(cell) else []
+    if cell.noise and cell.method not in UNJUDGED and cell.config["judge"] != "oracle":
+        against.append(judged_by(cell, "oracle"))
+    return against
 
 
 def _cell(label: str, method: str, options: Options = (), **where: Any) -> Cell:
@@ -209,13 +268,12 @@ def _forty(target: str) -> dict[str, Any]:
 
 
 def style_image_part(labels: Sequence[str] | None = None) -> list[Cell]:
-    """All captions of an item moved together: the methods named, and what they are held against."""
-    named = None if labels is None else [*labels, BASELINE, ORACLE]
+    """All captions of an item moved together."""
     return [
         _cell(*each, noise=noise, target=target, style="image")
         for noise in RATIOS[1:]
         for target in TARGETS
-        for each in _labels(named)
+        for each in _labels(labels)
     ]
 
 
@@ -371,12 +429,108 @@ def ablations_part(labels: Sequence[str] | None = None) -> list[Cell]:
     return cells
 
 
+def matched_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """Wherever a method runs, the same without its judge and with the oracle."""
+    parts = (main_part, clean_part, accurate_part, real_part, style_image_part)
+    cells = [cell for part in parts for cell in part(labels)]
+    known = {cell.name for part in parts for cell in part(None)}
+    against = {each.name: each for cell in cells for each in matched(cell) if each.name not in known}
+    return list(against.values())
+
+
+def seeds_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """Five seeds without noise and at 40 %, three elsewhere: the best methods, and what they are held against."""
+    cells = []
+    for each in _labels(labels):
+        if each[0] in BEST:
+            for noise in RATIOS:
+                for target in TARGETS if noise else TARGETS[:1]:
+                    for seed in EVERY_SEED if noise in (0.0, 0.4) else SEEDS:
+                        cell = _cell(*each, noise=noise, target=target, seed=seed)
+                        cells += [cell, *matched(cell)]
+    return list({cell.name: cell for cell in reversed(cells)}.values())[::-1]
+
+
+FACTORS: dict[str, Options] = {
+    "none": (("judge", "none"),),
+    "two-group, both": (("judge", "two-group"), ("judge_side", "both")),
+    "triangle": (("judge", "triangle"),),
+    "oracle": (("judge", "oracle"),),
+}
+"""The judges of the factorial."""
+
+
+def factorial_cell(models: int, cross_lingual: bool, judge: str, **where: Any) -> Cell:
+    """One or two models, with or without S-T, and a judge: `trine` less some of its parts.
+
+    One model is `infonce` with the temperature of `trine`, or `trine` with one model, which are the same: what was
+    measured under either name is not run again.
+    """
+    options = (*FACTORS[judge], ("cross_lingual_weight", "0.5" if cross_lingual else "0"), ("temperature", "0.1"))
+    method = "infonce" if models == 1 and judge in ("none", "oracle") else "trine"
+    if method == "trine":
+        options += (("models", str(models)),)
+    label = f"{models} x infonce{', S-T' if cross_lingual else ''} ({judge})"
+    return _cell(label, method, options, **where)
+
+
+def factorial_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """What `trine` is made of: models, S-T and judge, each with each, five seeds; every label counts as `trine`."""
+    if labels is not None and "trine" not in labels:
+        return []
+    places = itertools.product(EVERY_SEED, TARGETS, (1, 2), (False, True), FACTORS)
+    return [
+        factorial_cell(models, cross_lingual, judge, seed=seed, **_forty(target))
+        for seed, target, models, cross_lingual, judge in places
+    ]
+
+
+LEARNING_RATES = (0.5, 1.0, 2.0)
+"""Factors of all learning rates."""
+EPOCHS = (6, 12, 24)
+SOFTNESS = {"temperature": (0.05, 0.07, 0.1), "tau": (0.05, 0.07, 0.1), "margin": (0.1, 0.2, 0.4)}
+"""The option that says how much the hardest negatives count, and its values; a method's first, but for `nrccr`."""
+
+
+def settings(method: str, options: Options = ()) -> dict[str, Options]:
+    """The settings that are tried for a method: seven, the default among them, each of one option."""
+    config = effective(method, options)
+    softness = "margin" if method == "nrccr" else next(name for name in SOFTNESS if name in config)
+    tried: dict[str, Options] = {"default": ()}
+    for value in SOFTNESS[softness]:
+        if value != config[softness]:
+            tried[f"{softness} {value}"] = ((softness, str(value)),)
+    for factor in LEARNING_RATES:
+        if factor != 1:
+            rates = tuple((name, str(factor * config[name])) for name in ("lr", "table_lr"))
+            tried[f"learning rates x {factor:g}"] = rates
+    for epochs in EPOCHS:
+        if epochs != config["epochs"]:
+            tried[f"{epochs} epochs"] = (("epochs", str(epochs)),)
+    return tried
+
+
+def tuning_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """The same number of settings of every method, without noise and at 40 %; the selecting half decides."""
+    return [
+        _cell(f"{label}: {name}", method, (*options, *setting), noise=noise, by_epoch=True)
+        for label, method, options in _labels(labels)
+        if label not in (ORACLE, *UNJUDGED) and ("teacher", MINILM) not in options
+        for name, setting in settings(method, options).items()
+        for noise in (0.0, 0.4)
+    ]
+
+
 PARTS: dict[str, Callable[[Sequence[str] | None], list[Cell]]] = {
     "main": main_part,
     "clean": clean_part,
+    "matched": matched_part,
+    "seeds": seeds_part,
+    "factorial": factorial_part,
     "judges": judges_part,
     "style-image": style_image_part,
     "accurate": accurate_part,
     "real": real_part,
     "ablations": ablations_part,
+    "tuning": tuning_part,
 }

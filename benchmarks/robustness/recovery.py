@@ -1,4 +1,9 @@
-"""How much of the cost of noise a method wins back, with an interval over seeds and items.
+"""Differences and matched recovery, with intervals over seeds and items.
+
+Seeds and items are crossed: every seed searches the same items. So both are resampled, independently of each other
+(Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 2007); with one seed only items are. Simulated with the
+variances of these results, 95 % intervals of three seeds hold the truth in 98 % of the cases, of five in 97 to 99 %. A
+paired t over seeds alone takes the items for fixed, and holds it in 88 to 91 % and 79 to 83 %.
 
 Shape suffixes: S seeds, I items, R resamples.
 """
@@ -6,6 +11,7 @@ Shape suffixes: S seeds, I items, R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -17,37 +23,46 @@ LEVEL = 95.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with the ends of its bootstrap interval; none where a resample leaves it undefined."""
+    """A figure with the ends of its bootstrap interval."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a judge wins of what the oracle wins, both for the same method."""
+
+    gap: Estimate
+    """What the oracle wins."""
+    ratio: Estimate | None
+    """1 is the oracle, 0 no judge; None where the gap is not above 0 in every resample: a ratio then means little."""
 
 
 def difference(method_SI: Array, base_SI: Array) -> Estimate:
     """Mean SumR of a method minus that of another, on the same seeds and items."""
     gain_SI = _paired(method_SI, base_SI)
-    gain_R = _resampled(gain_SI)[0]
-    return Estimate(float(gain_SI.mean()), *_ends(gain_R))
+    return _estimate(gain_SI.mean(), _resampled(gain_SI)[0])
 
 
-def recovery(method_SI: Array, base_SI: Array, oracle_SI: Array) -> Estimate | None:
-    """(SumR_method - SumR_base) / (SumR_oracle - SumR_base), the ratio of means over paired seeds.
+def recovery(judged_SI: Array, without_SI: Array, oracle_SI: Array) -> Recovery:
+    """Matched recovery: (with its judge - without a judge) / (with the oracle - without), a ratio of means.
 
     Args:
-        method_SI: What each item adds to the method's SumR, which is the mean over items, by seed.
-        base_SI: The same of the method that knows nothing of noise.
-        oracle_SI: The same of the one that knows everything.
+        judged_SI: What each item adds to the method's SumR, which is the mean over items, by seed.
+        without_SI: The same of the method without a judge.
+        oracle_SI: The same of the method with the oracle as its judge.
 
-    Returns:
-        1 is the oracle, 0 the base. None where the oracle is not above the base.
+    Raises:
+        ValueError: If the three are not of the same seeds and items.
     """
-    gain_SI, gap_SI = _paired(method_SI, base_SI), _paired(oracle_SI, base_SI)
-    if gap_SI.mean() <= 0:
-        return None
+    gain_SI, gap_SI = _paired(judged_SI, without_SI), _paired(oracle_SI, without_SI)
     gain_R, gap_R = _resampled(gain_SI, gap_SI)
-    value = float(gain_SI.mean() / gap_SI.mean())
-    return Estimate(value, *(_ends(gain_R / gap_R) if (gap_R > 0).all() else (None, None)))
+    gap = _estimate(gap_SI.mean(), gap_R)
+    if gap_R.min() <= 0:
+        return Recovery(gap, None)
+    return Recovery(gap, _estimate(gain_SI.mean() / gap_SI.mean(), gain_R / gap_R))
 
 
 def _paired(method_SI: Array, base_SI: Array) -> Array:
@@ -59,13 +74,17 @@ def _paired(method_SI: Array, base_SI: Array) -> Array:
 
 def _resampled(*values_SI: Array) -> list[Array]:
     """Means over seeds and items, both drawn with replacement, the same ones for all arguments."""
-    rng = np.random.default_rng(0)
-    seeds, items = values_SI[0].shape
-    share_RS = rng.multinomial(seeds, np.full(seeds, 1 / seeds), RESAMPLES) / seeds
-    share_RI = rng.multinomial(items, np.full(items, 1 / items), RESAMPLES) / items
+    share_RS, share_RI = _shares(*values_SI[0].shape)
     return [np.einsum("rs,si,ri->r", share_RS, each_SI, share_RI, optimize=True) for each_SI in values_SI]
 
 
-def _ends(value_R: Array) -> tuple[float, float]:
+@cache
+def _shares(seeds: int, items: int) -> tuple[Array, Array]:
+    rng = np.random.default_rng(0)
+    share_RS, share_RI = (rng.multinomial(n, np.full(n, 1 / n), RESAMPLES) / n for n in (seeds, items))
+    return share_RS, share_RI
+
+
+def _estimate(value: float, value_R: Array) -> Estimate:
     low, high = np.percentile(value_R, [(100 - LEVEL) / 2, (100 + LEVEL) / 2])
-    return float(low), float(high)
+    return Estimate(float(value), float(low), float(high))

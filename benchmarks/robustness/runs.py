@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +17,6 @@ import filelock
 import pandas as pd
 import torch
 
-import ccr_cli
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.signature import is_translate_test
 from ccr_cli.stages.evaluate.options import EvaluationOptions
@@ -26,6 +24,7 @@ from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.train.options import TrainingOptions
 from ccr_cli.stages.train.stage import train_on
+from robustness import code
 from robustness.collection import Collection
 from robustness.grid import WHERE, Cell, language
 
@@ -56,17 +55,6 @@ def append(folder: Path, row: Mapping[str, Any]) -> None:
 def now() -> str:
     """The time, as rows have it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def code() -> str:
-    """The version, and the commit where there is one."""
-    here = Path(__file__).resolve().parent
-    command = ["git", "-C", str(here), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
-    try:
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
-    except OSError:
-        commit = ""
-    return f"{ccr_cli.__version__}+{commit}" if commit else ccr_cli.__version__
 
 
 def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bool = False) -> dict[str, Any]:
@@ -116,7 +104,8 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
         "parameters": trained.counts["parameters"],
         "seconds": trained.about["environment"]["seconds"],
         "cpu_seconds": round(cpu_seconds, 1),
-        "code": code(),
+        "code": code.version(),
+        "sources": cell.sources,
         "torch": torch.__version__,
         "machine": f"{platform.machine()}, {device}, {torch.get_num_threads()} threads",
         "wall": round(time.monotonic() - started, 1),

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ccr_cli.judges.base import load_judge
-from robustness import grid, runs
-from robustness.grid import BASELINE, CHINESE, FRENCH, ORACLE, RATIOS, SEEDS, TARGETS, Cell
+from robustness import code, grid, runs
+from robustness.grid import BASELINE, CHINESE, FRENCH, ORACLE, RATIOS, SEEDS, TARGETS, TWICE, Cell
 from robustness.recovery import Array, Estimate, difference, recovery
 
 Row = Mapping[str, Any]
 Line = Sequence[str]
 NOTHING = ""
+MISSING = "\N{EN DASH}"
+"""In place of what can be measured and was not."""
+DIRTY = "†"
+"""Behind what is from a tree with uncommitted changes, or names no commit."""
 SWITCHED = {"translation": "switched translations", "pair": "switched pairs (English and translation together)"}
 
 
@@ -28,9 +34,20 @@ class Results:
 
     rows: Sequence[Row]
 
+    @cached_property
+    def _by_place(self) -> dict[tuple[Any, ...], list[Row]]:
+        places: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.rows:
+            places.setdefault((row["method"], *(row[name] for name in grid.WHERE)), []).append(row)
+        return places
+
+    def find(self, cell: Cell) -> Row | None:
+        """The latest row of a cell."""
+        return grid.find(self._by_place.get((cell.method, *cell.where), ()), cell)
+
     def of(self, cell: Cell) -> list[Row]:
         """The latest row of each seed of a cell, those that are there."""
-        rows = [grid.find(self.rows, replace(cell, seed=seed)) for seed in SEEDS]
+        rows = [self.find(replace(cell, seed=seed)) for seed in grid.EVERY_SEED]
         return [row for row in rows if row is not None]
 
     def first(self) -> Results:
@@ -38,26 +55,47 @@ class Results:
         return Results([row for row in self.rows if row["seed"] == SEEDS[0]])
 
     def sum_r(self, cell: Cell) -> str:
-        """Mean and standard deviation over the seeds."""
-        return spread([row["SumR"] for row in self.of(cell)])
+        """Mean and standard deviation over the seeds, and their number."""
+        rows = self.of(cell)
+        return marked(spread([row["SumR"] for row in rows]), rows) if rows else MISSING
 
-    def paired(self, *cells: Cell) -> list[Array] | None:
-        """What each item adds to SumR, for the seeds that all cells have."""
+    def paired(self, *cells: Cell) -> tuple[list[Array], list[Row]] | None:
+        """What each item adds to SumR, for the seeds that all cells have, and their rows."""
         by_seed = [{row["seed"]: row for row in self.of(cell)} for cell in cells]
         shared = sorted(set.intersection(*(set(rows) for rows in by_seed)))
         if not shared:
             return None
-        return [np.array([runs.values(rows[seed]["found"]) for seed in shared]) for rows in by_seed]
+        rows = [[each[seed] for seed in shared] for each in by_seed]
+        return [np.array([runs.values(row["found"]) for row in each]) for each in rows], [*itertools.chain(*rows)]
 
-    def recovery(self, cell: Cell, base: Cell, oracle: Cell) -> str:
-        """Share of the gap between base and oracle, with its interval."""
-        sums = self.paired(cell, base, oracle)
-        return NOTHING if sums is None or cell in (base, oracle) else interval(recovery(*sums))
+    def recovery(self, cell: Cell, against: Sequence[Cell] = (), *, intervals: bool = True) -> str:
+        """Matched recovery, or the gap where that is not clearly above 0; nothing for a method without a judge.
 
-    def difference(self, cell: Cell, base: Cell) -> str:
-        """SumR above the base, with its interval."""
-        sums = self.paired(cell, base)
-        return NOTHING if sums is None or cell == base else interval(difference(*sums), "+.1f")
+        `against` are the same method without a judge and with the oracle, if they have names of their own.
+        """
+        if not grid.judged(cell):
+            return NOTHING
+        paired = self.paired(cell, *(against or (grid.judged_by(cell, judge) for judge in ("none", "oracle"))))
+        if paired is None:
+            return MISSING
+        found = recovery(*paired[0])
+        each, form, gap = (found.ratio, ".2f", "") if found.ratio else (found.gap, "+.1f", "gap ")
+        return marked(gap + (interval(each, form) if intervals else format(each.value, form)), paired[1])
+
+    def difference(self, cells: Sequence[Cell], bases: Sequence[Cell]) -> str:
+        """Mean SumR of some cells above that of others, with its interval."""
+        paired = self.paired(*cells, *bases)
+        if paired is None:
+            return MISSING
+        above, below = (np.mean(part, axis=0) for part in (paired[0][: len(cells)], paired[0][len(cells) :]))
+        return marked(interval(difference(above, below), "+.1f"), paired[1])
+
+
+def marked(text: str, rows: Sequence[Row]) -> str:
+    """A figure, the number of seeds if there are several, and whether its rows can be reproduced."""
+    seeds = len({row["seed"] for row in rows})
+    dirty = any(not code.reproducible(row["code"]) for row in rows)
+    return f"{text}{f' ({seeds})' if seeds > 1 else ''}{DIRTY if dirty else ''}"
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
@@ -68,22 +106,48 @@ def spread(values: Sequence[float], form: str = ".1f") -> str:
     return f"{mean} ± {statistics.stdev(values):{form}}" if len(values) > 1 else mean
 
 
-def interval(estimate: Estimate | None, form: str = ".2f") -> str:
+def interval(estimate: Estimate, form: str = ".2f") -> str:
     """An estimate with the ends of its interval."""
-    if estimate is None:
-        return "-"
-    if estimate.low is None or estimate.high is None:
-        return format(estimate.value, form)
     return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
 
 
 def markdown(header: Line, lines: Sequence[Line]) -> str:
-    """A table; lines with nothing but their name are left out."""
-    kept = [line for line in lines if any(line[1:])]
+    """A table; lines with nothing but their name are left out, and columns with nothing but their head."""
+    return _table(header, [line for line in lines if any(map(_measured, line[1:]))])
+
+
+def _table(header: Line, kept: Sequence[Line]) -> str:
     if not kept:
         return "Not measured yet."
+    columns = [0, *(i for i in range(1, len(header)) if any(_measured(line[i]) for line in kept))]
     rule = ["---", *["---:"] * (len(header) - 1)]
-    return "\n".join(f"|{'|'.join(line)}|" for line in (header, rule, *kept))
+    return "\n".join(f"|{'|'.join(line[i] for i in columns)}|" for line in (header, rule, *kept))
+
+
+def _measured(text: str) -> bool:
+    return text not in (NOTHING, MISSING)
+
+
+def grouped(header: Line, lines: Sequence[tuple[Cell, Line]]) -> str:
+    """A table in blocks of equal cost, each with a line that says how many models its methods train."""
+    blocks: dict[str, list[Line]] = {}
+    for cell, line in lines:
+        if any(map(_measured, line[1:])):
+            blocks.setdefault(cost(cell), []).append(line)
+    out: list[Line] = []
+    for name in sorted(blocks, key=COSTS.index):
+        out += [[f"**{name}**", *[NOTHING] * (len(header) - 1)], *blocks[name]]
+    return _table(header, out)
+
+
+COSTS = ("one model", "one model and its teacher", "two models", "more models")
+
+
+def cost(cell: Cell) -> str:
+    """How many models a method trains, of `COSTS`."""
+    if cell.models == 1:
+        return COSTS[1 if cell.needs_teacher else 0]
+    return COSTS[2 if cell.models == 2 else 3]
 
 
 def _code(label: str) -> str:
@@ -93,8 +157,13 @@ def _code(label: str) -> str:
     return f"_{text}_" if label == ORACLE else text
 
 
+def _against(cell: Cell) -> str:
+    """The name of a method that another one is held against, in a line below it."""
+    return f"... {grid.NO_JUDGE}" if cell.config["judge"] == "none" else f"_... {grid.CEILING}_"
+
+
 def _percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{100 * value:.1f} %"
+    return NOTHING if value is None else f"{100 * value:.1f}"
 
 
 def _by_label(cells: Sequence[Cell]) -> dict[str, Cell]:
@@ -102,61 +171,129 @@ def _by_label(cells: Sequence[Cell]) -> dict[str, Cell]:
     return {cell.label: cell for cell in cells if cell.seed == SEEDS[0] and cell.noise}
 
 
-def _grid(results: Results, cells: Sequence[Cell], ratios: Sequence[float], targets: Sequence[str] = TARGETS) -> str:
-    """SumR and recovery of every method, a table a target."""
-    place = {(cell.label, cell.noise, cell.target): cell for cell in cells if cell.seed == SEEDS[0]}
-    labels = list(dict.fromkeys(cell.label for cell in cells))
-    noisy = [ratio for ratio in ratios if ratio]
-    header = ["SumR", *(f"{100 * r:.0f} %" for r in ratios), *(f"recovery {100 * r:.0f} %" for r in noisy)]
-    blocks = []
-    for target in targets:
+Place = tuple[float, str]
+"""Noise and its target."""
 
-        def at(label: str, ratio: float, target: str = target) -> Cell:
-            return place[label, ratio, target if ratio else targets[0]]
 
-        lines = []
-        for label in labels:
-            shares = [results.recovery(at(label, r), at(BASELINE, r), at(ORACLE, r)) for r in noisy]
-            lines.append([_code(label), *(results.sum_r(at(label, r)) for r in ratios), *shares])
-        blocks.append(f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{markdown(header, lines)}")
-    return "\n\n".join(blocks)
+def _grid(results: Results, cells: Sequence[Cell], places: Sequence[Place]) -> str:
+    """SumR and matched recovery of every method; below each, the same without its judge and with the oracle."""
+    first: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.noise:
+            first.setdefault(cell.label, cell)
+    named = {cell.name for cell in first.values()}
+    where = [f"{100 * noise:.0f} %" for noise, _ in places]
+    if len({target for noise, target in places if noise}) > 1:
+        where = [f"{text} {target}s" if noise else text for text, (noise, target) in zip(where, places, strict=True)]
+    header = ["SumR", *where, *(f"recovery {text}" for text, (noise, _) in zip(where, places, strict=True) if noise)]
+    lines: list[tuple[Cell, Line]] = []
+    for label, cell in first.items():
+        each = [_at(cell, *place) for place in places]
+        sums = [results.sum_r(one) for one in each]
+        lines.append((cell, [_code(label), *sums, *(results.recovery(one) for one in each if one.noise)]))
+        for other in grid.matched(cell):
+            if other.name not in named:  # it has a line of its own
+                judge = dict(other.options)["judge"]
+                sums = [
+                    results.sum_r(grid.judged_by(one, judge)) if one.noise or judge == "none" else NOTHING
+                    for one in each
+                ]
+                lines.append((cell, [_against(other), *sums, *[NOTHING] * sum(bool(one.noise) for one in each)]))
+    return grouped(header, lines)
+
+
+def _at(cell: Cell, noise: float, target: str) -> Cell:
+    return grid.fitted(replace(cell, noise=noise, target=target))
+
+
+def _titled(target: str, table: str) -> str:
+    return f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{table}"
+
+
+def _by_target(results: Results, cells: Sequence[Cell], ratios: Sequence[float]) -> str:
+    """A table for each target."""
+    places = {target: [(ratio, target) for ratio in ratios] for target in TARGETS}
+    return "\n\n".join(_titled(target, _grid(results, cells, places[target])) for target in TARGETS)
 
 
 def main_block(results: Results) -> str:
-    """SumR and recovery."""
-    return _grid(results, grid.main_part(), RATIOS)
+    """SumR and matched recovery."""
+    return _by_target(results, grid.main_part(), RATIOS)
+
+
+def contrasts(label: str) -> list[str]:
+    """What a method is compared with: `infonce`, `infonce` of as many models, and itself without its judge."""
+    method, options = grid.methods()[label]
+    cell = Cell(label, method, options)
+    bases = [BASELINE]
+    if cell.models > 1 and label != TWICE:
+        bases.append(TWICE)
+    if grid.judged(cell) and method != BASELINE:  # `infonce` without a judge is there
+        bases.append(grid.NO_JUDGE)
+    return [base for base in bases if base != label]
+
+
+def _contrasts(results: Results, labels: Sequence[str], columns: Mapping[str, Callable[[Cell], Cell]]) -> str:
+    """Differences in SumR, each a line, by column: a cell moved to where the column is measured."""
+    lines: list[tuple[Cell, Line]] = []
+    for label in labels:
+        cell = Cell(label, *grid.methods()[label])
+        for base in contrasts(label):
+            name = base if base == grid.NO_JUDGE else _code(base)
+            pairs = []
+            for move in columns.values():
+                one = grid.fitted(move(cell))
+                other = Cell(base, *grid.methods()[base]) if base in grid.methods() else grid.judged_by(cell, "none")
+                pairs.append(results.difference([one], [grid.fitted(move(other))]))
+            shown = f"{_code(label)} above {name}"
+            if base == BASELINE and cell.models > 1:
+                shown += " (one model)"
+            lines.append((cell, [shown, *pairs]))
+    return grouped(["SumR", *columns], lines)
+
+
+def contrasts_block(results: Results) -> str:
+    """Who is above whom at which cost, without noise and at 40 %."""
+    labels = [label for label in grid.methods() if label not in (ORACLE, *grid.UNJUDGED)]
+    columns = {
+        f"{100 * noise:.0f} % {f'{target}s' if noise else ''}".strip(): _move(noise=noise, target=target)
+        for noise, target in WHERES
+    }
+    return _contrasts(results, labels, columns)
+
+
+def _move(**where: Any) -> Callable[[Cell], Cell]:
+    return lambda cell: replace(cell, **where)
 
 
 def clean_block(results: Results) -> str:
-    """Without synthetic noise: SumR, and what a method has above `infonce`."""
-    cells = {cell.label: cell for cell in grid.clean_part()}
-    header = ["no synthetic noise", "SumR", f"above `{BASELINE}`", "queries in English"]
+    """Without synthetic noise: SumR of both languages' queries."""
     lines = []
-    for label, cell in cells.items():
-        if label == ORACLE:
-            continue
-        english = [row["others"]["source language"] for row in results.of(cell)]
-        above = results.difference(cell, cells[BASELINE])
-        lines.append([_code(label), results.sum_r(cell), above, spread(english)])
-    return markdown(header, lines)
+    for label, cell in {cell.label: cell for cell in grid.clean_part()}.items():
+        if label != ORACLE:
+            rows = results.of(cell)
+            english = spread([row["others"]["source language"] for row in rows])
+            lines.append((cell, [_code(label), results.sum_r(cell), marked(english, rows)]))
+    return grouped(["no synthetic noise", "SumR", "queries in English"], lines)
+
+
+FOUND = ("AUROC", "precision, %", "recall, %", "false alarms, %")
 
 
 def detection_block(results: Results) -> str:
     """What the judges of the methods find at 40 %, and what they call noisy where nothing is."""
-    header = ["40 %", "judge", "AUROC", "precision", "recall", "false alarms", "called at 0 %"]
+    header = ["at 40 %", "judge", *FOUND, "called noisy at 0 %, %"]
     blocks = []
     for target in TARGETS:
-        lines = []
+        lines: list[tuple[Cell, Line]] = []
         for label, cell in _by_label([c for c in grid.main_part() if c.noise == 0.4 and c.target == target]).items():
             judge, side = cell.config["judge"], cell.config["judge_side"]
             name = f"{judge}, {side}" if load_judge(judge).takes_side else judge
             called = _mean(results.of(replace(cell, noise=0.0)), "share_noisy")
             cells = _detection(results, cell)
-            lines.append(
-                [_code(label), name if any(cells) else NOTHING, *cells, _percent(called)] if any(cells) else [""]
-            )
-        lines = [line for line in lines if len(line) > 1]
-        blocks.append(f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{markdown(header, lines)}")
+            if any(cells):
+                lines.append((cell, [_code(label), name, *cells, _percent(called)]))
+        blocks.append(_titled(target, grouped(header, lines)))
     return "\n\n".join(blocks)
 
 
@@ -173,7 +310,16 @@ def _detection(results: Results, cell: Cell) -> list[str]:
 
 def cost_block(results: Results) -> str:
     """Parameters, optimiser steps and seconds of processor time; the epoch that validation chose, by seed."""
-    header = ["", "parameters", "steps", "CPU seconds", f"times `{BASELINE}`", "epoch chosen at 0 %", "at 40 %"]
+    header = [
+        "",
+        "models",
+        "parameters",
+        "steps",
+        "CPU seconds",
+        f"times `{BASELINE}`",
+        "epoch chosen at 0 %",
+        "at 40 %",
+    ]
     every = grid.main_part()
     rows = {
         label: [
@@ -187,16 +333,20 @@ def cost_block(results: Results) -> str:
     }
     typical = {label: statistics.median(r["cpu_seconds"] for r in same) for label, same in rows.items() if same}
     lines = []
+    teacher = typical.get("source-only", 0.0)  # rows count the seconds of the method alone
     for label, same in rows.items():
         if same and label != ORACLE:
-            times = f"{typical[label] / typical[BASELINE]:.1f}" if BASELINE in typical else NOTHING
-            counts = [f"{same[-1][name]:,}" for name in ("parameters", "steps")]
             cell = next(each for each in every if (each.label, each.noise, each.target) == (label, 0.4, TARGETS[0]))
+            learns = cell.needs_teacher and not cell.config["teacher"]
+            seconds = typical[label] + (teacher if learns else 0)
+            times = f"{seconds / typical[BASELINE]:.1f}" if BASELINE in typical else NOTHING
+            counts = [f"{cell.models}{' and a teacher' if cell.needs_teacher else ''}"]
+            counts += [f"{same[-1][name]:,}" for name in ("parameters", "steps")]
             chosen = [
                 ", ".join(str(row["best_epoch"]) for row in results.of(replace(cell, noise=noise)))
                 for noise in (0.0, 0.4)
             ]
-            lines.append([_code(label), *counts, f"{typical[label]:.0f}", times, *chosen])
+            lines.append([_code(label), *counts, f"{seconds:.0f}", times, *chosen])
     return markdown(header, lines)
 
 
@@ -211,30 +361,30 @@ def uncertainty_block(results: Results) -> str:
             for noise in (0.0, 0.4):
                 known = [row["uncertainty"][direction] for row in results.of(replace(cell, noise=noise))]
                 line += [spread([k[name]["auroc"] for k in known if name in k], ".3f") for name in SCORES]
-            lines.append(line)
+            lines.append((cell, line))
         header = [f"AUROC, {100 * noise:.0f} %: {name}" for noise in (0.0, 0.4) for name in SCORES]
-        blocks.append(f"**{title}**\n\n{markdown(['', *header], lines)}")
+        blocks.append(f"**{title}**\n\n{grouped(['', *header], lines)}")
     return "\n\n".join(blocks)
 
 
 def by_epoch(results: Results) -> dict[tuple[str, float, str], list[float]]:
     """SumR of the queries that choose the epoch, epoch by epoch, first seed: by label, noise and its target."""
     cells = [c for c in grid.main_part() if c.seed == SEEDS[0] and (c.noise, c.target) in WHERES]
-    rows = {(c.label, c.noise, c.target): grid.find(results.rows, c) for c in cells}
-    return {place: row["epochs"] for place, row in rows.items() if row is not None and "epochs" in row}
+    rows = {(c.label, c.noise, c.target): results.find(replace(c, by_epoch=True)) for c in cells}
+    return {place: row["epochs"] for place, row in rows.items() if row is not None}
 
 
 def epochs_block(results: Results) -> str:
     """SumR of the queries that choose the epoch: at the epoch chosen, and after the last, first seed."""
     known, lines = by_epoch(results), []
-    for label in grid.methods():
+    for label, (method, options) in grid.methods().items():
         line = [_code(label)]
         for where in WHERES:
             each = known.get((label, *where))
             line += [f"{max(each):.1f} ({1 + each.index(max(each))})", f"{each[-1]:.1f}"] if each else [NOTHING] * 2
-        lines.append(line)
+        lines.append((Cell(label, method, options), line))
     named = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in WHERES]
-    return markdown(["", *(f"{name}, {what}" for name in named for what in ("best (epoch)", "last"))], lines)
+    return grouped(["", *(f"{name}, {what}" for name in named for what in ("best (epoch)", "last"))], lines)
 
 
 SCORES = ("own", "softmax", "top similarity")
@@ -243,69 +393,71 @@ WHERES = ((0.0, TARGETS[0]), *((0.4, target) for target in TARGETS))
 
 
 def judges_block(results: Results) -> str:
-    """Every judge with every method, first seed: SumR; with `infonce` also what each judge finds."""
+    """Every judge with every method, first seed: SumR and matched recovery; with `infonce` also what each finds."""
     results = results.first()
     cells = [cell for cell in grid.judges_part() if cell.seed == SEEDS[0]]
-    names = list(dict.fromkeys(cell.method for cell in cells))
+    models = {cell.method: cell.models for cell in reversed(cells)}
+    names = sorted(dict.fromkeys(cell.method for cell in cells), key=lambda name: models[name])  # stable
+    heads = [f"`{name}`{f', {models[name]} models' if models[name] > 1 else ''}" for name in names]
     blocks = []
     for target in TARGETS:
-        part = [cell for cell in cells if cell.target == target]
-        usual = {cell.label.partition(" (")[2] for cell in part if cell.method != BASELINE}
-        rows = list(dict.fromkeys(c.label.partition(" (")[2] for c in part if c.label.partition(" (")[2] in usual))
-        place = {(cell.method, cell.label.partition(" (")[2]): cell for cell in part}
-        lines = [
-            [row.rstrip(")"), *(results.sum_r(place[n, row]) if (n, row) in place else NOTHING for n in names)]
-            for row in rows
-        ]
-        title = f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}, 40 %**"
+        place = {(cell.method, cell.label.partition(" (")[2]): cell for cell in cells if cell.target == target}
+        rows = list(dict.fromkeys(judge for name, judge in place if name != BASELINE))
+        for head, show in (("SumR, judge", results.sum_r), ("recovery, judge", _brief(results))):
+            shown = {each: show(cell) for each, cell in place.items()}
+            lines = [[row.rstrip(")"), *(shown.get((name, row), NOTHING) for name in names)] for row in rows]
+            blocks.append(_titled(target, markdown([head, *heads], lines)))
         own = [
             [row.rstrip(")"), results.sum_r(c), *_detection(results, c)]
             for (n, row), c in place.items()
             if n == BASELINE
         ]
-        detection = markdown([f"`{BASELINE}`, judge", "SumR", "AUROC", "precision", "recall", "false alarms"], own)
-        blocks.append(f"{title}\n\n{markdown(['SumR, judge', *(f'`{n}`' for n in names)], lines)}\n\n{detection}")
+        blocks.append(markdown([f"`{BASELINE}`, judge", "SumR", *FOUND], own))
     return "\n\n".join(blocks)
+
+
+def _brief(results: Results) -> Callable[[Cell], str]:
+    return lambda cell: results.recovery(cell, intervals=False)
 
 
 def style_image_block(results: Results) -> str:
     """As the main block, captions of an item moved together."""
-    return _grid(results, grid.style_image_part(), RATIOS[1:])
+    return _by_target(results, grid.style_image_part(), RATIOS[1:])
 
 
 def accurate_block(results: Results) -> str:
     """As the main block, with simulated features."""
-    return _grid(results, grid.accurate_part(), (0.0, 0.4, 0.6))
+    places = [(0.0, TARGETS[0]), *((ratio, target) for target in TARGETS for ratio in (0.4, 0.6))]
+    return _grid(results, grid.accurate_part(), places)
 
 
 def real_block(results: Results) -> str:
-    """No synthetic noise: SumR by engine, and by number of round trips."""
+    """No synthetic noise: SumR above what a method is held against, by engine and by number of round trips."""
+    labels = [label for label in dict.fromkeys(cell.label for cell in grid.real_part()) if label in grid.methods()]
+    columns = {NAMES[engine]: _move(translations=engine) for engine in (*CHINESE, *FRENCH)}
+    return _contrasts(results, [label for label in labels if label not in grid.UNJUDGED], columns)
+
+
+def real_sums_block(results: Results) -> str:
+    """The same as SumR; in French also with the queries' translations into English."""
     cells = [cell for cell in grid.real_part() if cell.seed == SEEDS[0]]
-    labels = list(dict.fromkeys(cell.label for cell in cells))
     place = {(cell.label, cell.translations): cell for cell in cells}
-    chinese = [[_code(label), *(results.sum_r(place[label, e]) for e in CHINESE)] for label in labels]
-    above = [
-        [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in CHINESE)] for label in labels
-    ]
-    french = []
-    for label in labels:
+    firsts = {label: place[label, CHINESE[0]] for label in dict.fromkeys(cell.label for cell in cells)}
+    chinese, french = [], []
+    for label, cell in firsts.items():
+        chinese.append((cell, [_code(label), *(results.sum_r(place[label, engine]) for engine in CHINESE)]))
         line = [_code(label)]
         for engine in FRENCH:
             rows = results.of(place[label, engine])
             fused = [[row["others"][name] for row in rows if name in row["others"]] for name in FUSED]
             line += [results.sum_r(place[label, engine]), *(spread(values) for values in fused)]
-        french.append(line)
-    french_above = [
-        [_code(label), *(results.difference(place[label, e], place[BASELINE, e]) for e in FRENCH)] for label in labels
-    ]
+        french.append((cell, line))
     how = ("as it is", "fused 0.8", "translate-test")
     header = [f"{NAMES[engine]}, {queries}" for engine in FRENCH for queries in how]
     return "\n\n".join(
         (
-            markdown(["Chinese, SumR", *(NAMES[e] for e in CHINESE)], chinese),
-            markdown([f"Chinese, above `{BASELINE}`", *(NAMES[e] for e in CHINESE)], above),
-            markdown(["French, SumR", *header], french),
-            markdown([f"French as it is, above `{BASELINE}`", *(NAMES[e] for e in FRENCH)], french_above),
+            grouped(["Chinese, SumR", *(NAMES[engine] for engine in CHINESE)], chinese),
+            grouped(["French, SumR", *header], french),
         )
     )
 
@@ -315,8 +467,8 @@ NAMES = {
     "google-2016": "Google, early 2016",
     "baidu-20160815": "Baidu, August 2016",
     "google-20160816": "Google, August 2016",
-    "apertium-1": "one trip",
-    "apertium-2": "two trips",
+    "apertium-1": "French, one trip",
+    "apertium-2": "French, two trips",
 }
 FUSED = ("fused 0.8raw", runs.WEIGHTLESS)
 
@@ -333,20 +485,93 @@ def ablations_block(results: Results) -> str:
         readings = list(dict.fromkeys(other for row in seen for other in _readings(row)))
         lines = []
         for label, each in mine.items():
-            line = [label, *(results.sum_r(cell) for cell in each)]
+            sums = [results.sum_r(cell) for cell in each]
+            models = str(each[0].models) if any(map(_measured, sums)) else NOTHING
+            line = [label, models, *sums]
             for reading in readings:
                 known = [row["others"] for row in results.of(each[0])]
                 line.append(spread([others[reading] for others in known if reading in others]))
             lines.append([*line, *(_detection(results, cell)[0] for cell in each if cell.noise)])
         where = [f"{100 * noise:.0f} % {target if noise else ''}".strip() for noise, target in table.conditions]
         judged = [f"AUROC, {w}" for w, (noise, _) in zip(where, table.conditions, strict=True) if noise]
-        header = ["", *(f"SumR, {w}" for w in where), *readings, *judged]
+        header = ["", "models", *(f"SumR, {w}" for w in where), *readings, *judged]
         blocks.append(f"**{name}**\n\n{markdown(header, lines)}")
     return "\n\n".join(blocks)
 
 
 def _readings(row: Row) -> list[str]:
     return [name for name in row["others"] if name != "source language" and not name.startswith("fused")]
+
+
+def factorial_block(results: Results) -> str:
+    """Models, S-T and judge, each with each, at 40 %; and what each of them gives on average over the others."""
+    every = [*itertools.product((1, 2), (False, True), grid.FACTORS)]
+    found = [{row["seed"] for row in results.of(_factorial(*each, target))} for each in every for target in TARGETS]
+    shared = set.intersection(*(seeds for seeds in found if seeds)) if any(found) else set()
+    results = Results([row for row in results.rows if row["seed"] in shared])  # so that all cells are of the same draws
+    header = ["SumR", *grid.FACTORS, *(f"recovery, {judge}" for judge in JUDGED)]
+    blocks = []
+    for target in TARGETS:
+        lines: list[tuple[Cell, Line]] = []
+        for models, cross_lingual in itertools.product((1, 2), (False, True)):
+            cells = {judge: _factorial(models, cross_lingual, judge, target) for judge in grid.FACTORS}
+            sums = [results.sum_r(cell) for cell in cells.values()]
+            shares = [results.recovery(cells[judge], (cells["none"], cells["oracle"])) for judge in JUDGED]
+            lines.append((cells["none"], [f"{'with' if cross_lingual else 'without'} S-T", *sums, *shares]))
+        blocks.append(_titled(target, grouped(header, lines)))
+    effects = {
+        "the second model": [[each for each in every if each[0] == models] for models in (2, 1)],
+        "S-T": [[each for each in every if each[1] == cross_lingual] for cross_lingual in (True, False)],
+        **{
+            f"{judge} instead of none": [[each for each in every if each[2] == name] for name in (judge, "none")]
+            for judge in grid.FACTORS
+            if judge != "none"
+        },
+    }
+    gains = [
+        [
+            name,
+            *(
+                results.difference(*([_factorial(*each, target) for each in side] for side in sides))
+                for target in TARGETS
+            ),
+        ]
+        for name, sides in effects.items()
+    ]
+    if any(_measured(text) for _, *texts in gains for text in texts):
+        header = ["SumR by, mean over the other factors", *(SWITCHED[target] for target in TARGETS)]
+        blocks.append(markdown(header, gains))
+    return "\n\n".join(blocks)
+
+
+JUDGED = ("two-group, both", "triangle")
+"""Judges of the factorial that can err."""
+
+
+def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cell:
+    return grid.factorial_cell(models, cross_lingual, judge, noise=0.4, target=target)
+
+
+def tuning_block(results: Results) -> str:
+    """SumR of the selecting half at 0 and 40 % with each setting, and the setting with the best mean of both."""
+    place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
+    lines = []
+    for label in dict.fromkeys(label.rpartition(": ")[0] for label, _ in place):
+        method, options = grid.methods()[label]
+        line, means = [_code(label)], dict[str, float]()
+        for name in grid.settings(method, options):
+            rows = [results.find(place[f"{label}: {name}", noise]) for noise in (0.0, 0.4)]
+            best = [max(row["epochs"]) for row in rows if row]
+            if len(best) == len(rows):
+                means[name] = statistics.fmean(best)
+            text = ", ".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
+            title = f"{name}: " if name.startswith(tuple(grid.SOFTNESS)) else ""
+            line.append(title + text if best else MISSING)
+        complete = len(means) == len(grid.settings(method, options))
+        lines.append([*line, max(means, key=means.__getitem__) if complete else MISSING])
+    kinds = ["default", "softness", "softness", *(f"rates x {f:g}" for f in grid.LEARNING_RATES if f != 1)]
+    kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
+    return markdown(["", *kinds, "best mean"], lines)
 
 
 def about_block(results: Results) -> str:
@@ -356,17 +581,27 @@ def about_block(results: Results) -> str:
     known = {name: sorted({row[name] for row in results.rows}) for name in ("torch", "machine")}
     shown = "; ".join(f"{name} {', '.join(values)}" for name, values in known.items())
     states = len({row["code"] for row in results.rows})
-    return f"{len(results.rows)} runs by {states} states of the code, which `runs.jsonl` names by run; {shown}."
+    dirty = sum(not code.reproducible(row["code"]) for row in results.rows)
+    unknown = sum("sources" not in row for row in results.rows)
+    return (
+        f"{len(results.rows)} runs by {states} states of the code, which `runs.jsonl` names by run; {dirty} ({DIRTY}) "
+        f"are from a tree with uncommitted changes or name no commit; {unknown} have no hash of their method's files. "
+        f"{shown}."
+    )
 
 
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "main": main_block,
+    "contrasts": contrasts_block,
+    "real": real_block,
+    "accurate": accurate_block,
+    "factorial": factorial_block,
+    "tuning": tuning_block,
     "clean": clean_block,
     "detection": detection_block,
     "judges": judges_block,
     "style-image": style_image_block,
-    "accurate": accurate_block,
-    "real": real_block,
+    "real-sums": real_sums_block,
     "ablations": ablations_block,
     "uncertainty": uncertainty_block,
     "epochs": epochs_block,
