@@ -332,12 +332,18 @@ def source_sha256(files: Sequence[Path]) -> str:
     """The sha256 of the names and code of some files, without comments, docstrings and layout."""
     digest = hashlib.sha256()
     for path in files:
-        tree = ast.parse(path.read_bytes())
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                node.body = [line for line in node.body if not _is_text(line)]
-        digest.update(f"{path.parent.name}/{path.name}\n{ast.unparse(tree)}\n".encode())
+        digest.update(f"{path.parent.name}/{path.name}\n{_code(path.read_bytes())}\n".encode())
     return digest.hexdigest()
+
+
+@functools.cache
+def _code(source: bytes) -> str:
+    """Python source without comments, docstrings and layout."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            node.body = [line for line in node.body if not _is_text(line)]
+    return ast.unparse(tree)
 
 
 def _is_text(node: ast.stmt) -> bool:

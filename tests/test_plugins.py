@@ -117,6 +117,7 @@ class SitePackages:
 
     def forget(self) -> None:
         """Forgets what was imported from here, and which distributions there are."""
+        toy.built.cache_clear()
         registry.installed.cache_clear()
         registry.summaries.cache_clear()
         importlib.invalidate_caches()
@@ -233,6 +234,7 @@ def test_the_first_of_two_versions_on_the_path_counts(site: SitePackages, tmp_pa
     other.install("twice", {"methods:mine": "twice"}, {"twice.py": METHOD}, version="1.0")
     sys.path.append(str(other.folder))
     try:
+        toy.built.cache_clear()
         registry.installed.cache_clear()
         assert (
             registry.find("methods", "mine").distribution == "twice 2.0"
@@ -246,6 +248,7 @@ def test_distributions_are_searched_only_for_names_that_are_no_file(monkeypatch:
     def refuse() -> None:
         raise AssertionError("distributions are searched")
 
+    toy.built.cache_clear()
     registry.installed.cache_clear()
     monkeypatch.setattr(importlib.metadata, "distributions", refuse)
     assert toy.ccr("--help").code == toy.ccr("evaluate", "--help").code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import hashlib
 import json
@@ -18,7 +19,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
-from typer.testing import CliRunner
+from typer import testing
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base
@@ -46,6 +47,9 @@ SHAPES = {
     "bar": "barra",
 }
 SPLITS = ("train", "val", "train", "test")
+
+# A process builds its commands once; the runner would build them for every call, which takes longer than most calls.
+built = testing._get_command = functools.cache(testing._get_command)
 SMALL = ("--set", "buckets=512", "--set", "dim=32", "--batch-size", "16", "--device", "cpu")
 """Options that make a run small."""
 ENCODER = ("--encoder", "efficientnet-lite0", "--set", "image_size=32", "--device", "cpu")
@@ -203,7 +207,7 @@ def teach(method: str, workspace: Path) -> None:
 def ccr(*arguments: str | Path, workspace: Path | None = None, stdin: str | None = None) -> Outcome:
     """Runs a command inside this process; an exception that no user should see is raised again."""
     where = [] if workspace is None else ["--workspace", str(workspace)]
-    result = CliRunner().invoke(app, [*map(str, arguments), *where], input=stdin)
+    result = testing.CliRunner().invoke(app, [*map(str, arguments), *where], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Outcome(result.exit_code, result.stdout, result.stderr)

@@ -39,6 +39,7 @@ def piped(dataset_alone: Path) -> Outcome:
     return toy.shell(f"{whole}; echo ${{PIPESTATUS[@]}} >&2", dataset_alone)
 
 
+@pytest.mark.slow
 def test_the_pipe_prints_every_path_once_and_the_diagnosis_last(piped: Outcome, dataset_alone: Path) -> None:
     assert piped.err.splitlines()[-1] == "0 0 0 0 0", piped.err
     assert all(path.is_absolute() and path.is_relative_to(dataset_alone) for path in piped.paths)
@@ -49,6 +50,7 @@ def test_the_pipe_prints_every_path_once_and_the_diagnosis_last(piped: Outcome, 
     assert {a.id for a in Workspace(dataset_alone).artifacts()} == {base.load(path).id for path in piped.paths}
 
 
+@pytest.mark.slow
 def test_summaries_are_on_standard_error(piped: Outcome) -> None:
     assert "SumR" in piped.err and "AUROC" in piped.err
     warnings = [line for line in piped.err.splitlines() if "warning" in line.lower()]
@@ -57,6 +59,7 @@ def test_summaries_are_on_standard_error(piped: Outcome) -> None:
     )  # near chance; selected by 5 items
 
 
+@pytest.mark.slow
 def test_what_the_pipe_made_fits_together(piped: Outcome, dataset_alone: Path) -> None:
     done = toy.ok("verify", workspace=dataset_alone)
     rows = [line.split("\t") for line in done.out.splitlines()[1:]]
@@ -137,7 +140,7 @@ def test_a_quiet_command_says_nothing_beside_its_paths(chain: Chain) -> None:
     "words",
     [
         ["data", "list"],
-        ["translate", "--lang", "es", "--dry-run"],
+        pytest.param(["translate", "--lang", "es", "--dry-run"], marks=pytest.mark.slow),
         pytest.param(["data", "describe", "toy"], marks=pytest.mark.slow),
         pytest.param(["verify"], marks=pytest.mark.slow),
     ],

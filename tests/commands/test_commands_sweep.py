@@ -239,6 +239,7 @@ def test_who_waits_goes_on_with_the_run_of_a_process_that_died(
     assert trained(workspace) == [names[1], names[0], names[2], names[1]]
 
 
+@pytest.mark.slow
 def test_parts_make_every_run_once_and_the_whole_prints_all(workspace: Chain) -> None:
     call = ("train", "--method", "infonce", *SHORT, "--sweep", "noise=0,0.4", "--sweep", "seed=0,1,2")
     parts = [toy.ok(*call, "--shard", f"{number}/4", workspace=workspace.root) for number in (1, 2, 3, 4)]

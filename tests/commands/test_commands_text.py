@@ -108,7 +108,13 @@ def on_terminal(workspace: Path, *words: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "words", [("data", "describe", "toy"), ("search", "[/x] rojo"), ("evaluate", "-v")], ids=lambda w: w[0]
+    "words",
+    [
+        pytest.param(("data", "describe", "toy"), marks=pytest.mark.slow),
+        ("search", "[/x] rojo"),
+        pytest.param(("evaluate", "-v"), marks=pytest.mark.slow),
+    ],
+    ids=lambda w: w[0],
 )
 def test_a_table_on_a_terminal(words: tuple[str, ...], odd: Chain) -> None:
     said = on_terminal(odd.root, *words)

@@ -20,7 +20,7 @@ from mutate import mutated
 from rows import frames_of, in_npz, item_ids
 from toy import Chain
 
-from ccr_cli.data.formats.excel import sheet_rows
+from ccr_cli.data.formats.excel import SMALL_WORKBOOK, sheet_rows
 from ccr_cli.errors import ArtifactError
 
 FRESH = "fresh"
@@ -320,6 +320,18 @@ def test_a_damaged_workbook(change: str, tmp_path: Path) -> None:
         path.write_bytes(content[:start] + b"\xff" * 20 + content[start + 20 :])
     with pytest.raises(ArtifactError, match=r"own\.xlsx"):
         list(sheet_rows(path))
+
+
+def test_a_small_workbook_that_unpacks_to_much(tmp_path: Path) -> None:
+    path, book = tmp_path / "own.xlsx", openpyxl.Workbook()
+    book.active.append(("item_id", "text"))
+    book.save(path)
+    assert len(list(sheet_rows(path))) == 1
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/unread.xml", bytes(SMALL_WORKBOOK))
+    with pytest.raises(ArtifactError) as refusal:
+        list(sheet_rows(path))
+    assert "CSV" in refusal.value.hint
 
 
 def test_json_that_is_nested_too_deeply(inputs: Attack) -> None:

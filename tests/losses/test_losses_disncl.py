@@ -150,7 +150,7 @@ def gradient(loss: Loss, sim: Array, mask: Mask, weight: Array, dtype: torch.dty
 
 @pytest.mark.parametrize("mask_kind", MASKS)
 @pytest.mark.parametrize("kind", SIMS)
-@pytest.mark.parametrize("size", [2, 3, 128])
+@pytest.mark.parametrize("size", [2, 3, 24, pytest.param(128, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", LOSSES)
 def test_equals_the_oracle(name: str, size: int, kind: str, mask_kind: str) -> None:
     loss, oracle = LOSSES[name]

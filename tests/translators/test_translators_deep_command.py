@@ -190,6 +190,7 @@ def test_given_up_and_gone_on_with(user: User) -> None:
     assert done.made.about["environment"]["engine.forward"]["licence"].startswith("Google")
 
 
+@pytest.mark.slow
 def test_interrupted_while_the_provider_hangs(user: User) -> None:
     """Ctrl-C ends the command although all its threads wait for answers; what had come is kept."""
     stuck = ["gray ring", "a picture of one ring that is gray", "gray bar", "a picture of one bar that is gray"]

@@ -56,25 +56,18 @@ def _opened(path: Path) -> Iterator[Workbook]:
     import openpyxl
 
     try:
-        with zipfile.ZipFile(refuse_special(path)) as archive:
-            most = min(LARGEST_JSON, max(SMALL_WORKBOOK, MOST_UNPACKED * path.stat().st_size))
-            if sum(entry.file_size for entry in archive.infolist()) > most:
-                raise ArtifactError(f"{path} is too large for a workbook", hint="save it as CSV (UTF-8)")
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+        with refuse_special(path).open("rb") as file:
+            with zipfile.ZipFile(file) as archive:
+                most = min(LARGEST_JSON, max(SMALL_WORKBOOK, MOST_UNPACKED * path.stat().st_size))
+                if sum(entry.file_size for entry in archive.infolist()) > most:
+                    raise ArtifactError(f"{path} is too large for a workbook", hint="save it as CSV (UTF-8)")
+            yield openpyxl.load_workbook(file, read_only=True, data_only=True)
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
     except _SOUND:
         raise
     except Exception as error:  # a damaged part can make the reader raise anything
         raise _no_workbook(path, error) from None
-    try:
-        yield book
-    except _SOUND:
-        raise
-    except Exception as error:
-        raise _no_workbook(path, error) from None
-    finally:
-        book.close()
 
 
 def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tuple[int, list[str]]]:

@@ -217,6 +217,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces of four pictures; the process is killed once some of them are there."""
     options = (*EXTRACT, "--set", "image_size=128", "--name")

@@ -161,6 +161,7 @@ def test_a_note_stands_under_the_first_table_that_has_it(
     assert capsys.readouterr().err.count(markdown_text(note)) == 1
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_files_and_no_work_twice(workspace: Workspace) -> None:
     first = report(Inputs(workspace), name="r", searches=searches())
     again = report(Inputs(workspace), name="r", searches=searches())

@@ -281,6 +281,7 @@ def test_a_list_of_pairs_tells_the_translations_apart(space: Path, tmp_path: Pat
     assert run.config(renewed)["translations"] == {"es": ["es-one", mended.name]}
 
 
+@pytest.mark.usefixtures("unillustrated")
 def test_evaluations_and_reports_name_all_engines(space: Path) -> None:
     toy.ok(*TRAIN, NAMES[0], "--name", "one", workspace=space)
     for name in ("both", "one"):

@@ -34,6 +34,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sharedbatch.METHODS)
 def test_gradients_of_two_processes_are_those_of_one_with_the_whole_batch(name: str, found: Path) -> None:
     wanted = sharedbatch.gradients(name, ProcessRank())

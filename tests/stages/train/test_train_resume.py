@@ -57,9 +57,8 @@ main()
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_within_an_epoch_saves_that_step(
     number: int, code: int, workspace: Chain, whole: base.Artifact
 ) -> None:
