@@ -20,6 +20,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from PIL import Image, ImageDraw
 from typer import testing
+from typer.main import get_command
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base
@@ -49,7 +50,7 @@ SHAPES = {
 SPLITS = ("train", "val", "train", "test")
 
 # A process builds its commands once; the runner would build them for every call, which takes longer than most calls.
-built = testing._get_command = functools.cache(testing._get_command)
+built = testing._get_command = functools.cache(get_command)  # type: ignore[attr-defined]
 SMALL = ("--set", "buckets=512", "--set", "dim=32", "--batch-size", "16", "--device", "cpu")
 """Options that make a run small."""
 ENCODER = ("--encoder", "efficientnet-lite0", "--set", "image_size=32", "--device", "cpu")
