@@ -63,6 +63,8 @@ def work(options: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     """Runs the cells that no process has run yet, until none is left or the time is over; counts the failures."""
     if code.version().endswith(code.DIRTY):
         raise SystemExit(f"uncommitted changes in {', '.join(code.MEASURING)}: commit them, rows name their commit")
+    for cell in cells:
+        _ = cell.sources  # of what is imported, whatever is edited meanwhile
     torch.set_num_threads(1)
     workspace = Workspace(options.workspace.absolute())
     claims = workspace.root / "claims"

@@ -15,8 +15,12 @@ MEASURING = ("ccr_cli", "benchmarks/robustness", "benchmarks/*.py")
 DIRTY = "-dirty"
 
 
+@cache
 def version() -> str:
-    """The version, the commit where there is one, and `-dirty` if files of `MEASURING` differ from it."""
+    """The version, the commit where there is one, and `-dirty` if files of `MEASURING` differ from it.
+
+    Of the first call, so that a process may call it before it measures: what it has imported does not change later.
+    """
     commit = _git("describe", "--always", "--abbrev=12", "--exclude=*")
     if not commit:
         return ccr_cli.__version__
@@ -41,7 +45,7 @@ def _git(*words: str) -> str:
 def sources(judge: str, *methods: str) -> str:
     """A hash of the files of methods, losses, judges and nets that a method, its judge and its teacher import.
 
-    Comments, docstrings and layout do not count.
+    Comments, docstrings and layout do not count. Of the first call too.
     """
     plugins = [("judges", judge), *(("methods", method) for method in methods)]
     return registry.source_sha256(registry.sources(*plugins))[:12]

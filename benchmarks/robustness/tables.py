@@ -159,7 +159,7 @@ def _code(label: str) -> str:
 
 def _against(cell: Cell) -> str:
     """The name of a method that another one is held against, in a line below it."""
-    return f"... {grid.NO_JUDGE}" if cell.config["judge"] == "none" else f"_... {grid.CEILING}_"
+    return f"_{grid.NO_JUDGE}_" if cell.config["judge"] == "none" else f"_{grid.CEILING}_"
 
 
 def _percent(value: float | None) -> str:
@@ -267,14 +267,14 @@ def _move(**where: Any) -> Callable[[Cell], Cell]:
 
 
 def clean_block(results: Results) -> str:
-    """Without synthetic noise: SumR of both languages' queries."""
+    """Without synthetic noise: SumR of English queries."""
     lines = []
     for label, cell in {cell.label: cell for cell in grid.clean_part()}.items():
         if label != ORACLE:
             rows = results.of(cell)
             english = spread([row["others"]["source language"] for row in rows])
-            lines.append((cell, [_code(label), results.sum_r(cell), marked(english, rows)]))
-    return grouped(["no synthetic noise", "SumR", "queries in English"], lines)
+            lines.append((cell, [_code(label), marked(english, rows)]))
+    return grouped(["no synthetic noise", "SumR"], lines)
 
 
 FOUND = ("AUROC", "precision, %", "recall, %", "false alarms, %")
@@ -457,7 +457,7 @@ def real_sums_block(results: Results) -> str:
     return "\n\n".join(
         (
             grouped(["Chinese, SumR", *(NAMES[engine] for engine in CHINESE)], chinese),
-            grouped(["French, SumR", *header], french),
+            grouped(["French, SumR", *(name.removeprefix("French, ") for name in header)], french),
         )
     )
 
