@@ -10,7 +10,6 @@ import importlib
 import itertools
 import json
 import os
-import resource
 import select
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ccr_cli.errors import ArtifactError
+from ccr_cli.process_memory import limit_address_space
 
 MEMORY, EXPANSION = 6 << 30, 64
 """A reader may use this many bytes, and so many more per byte of the file."""
@@ -152,8 +152,7 @@ def _answer() -> None:
     for line in sys.stdin:
         limit, how, *names = line.split()
         path, place = (os.fsdecode(bytes.fromhex(name)) for name in names)
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (int(limit) if hard < 0 else min(int(limit), hard), hard))
+        limit_address_space(int(limit))
         answer = "ok"
         try:
             module, _, reader = how.partition(":")

@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("artifacts",),
     ("hub", "transformers_loading", "cache_folder", "trial"),
     ("registry", "console"),
-    ("errors",),
+    ("errors", "process_memory"),
     ("__init__",),
 )
 FORBIDDEN = {

@@ -363,7 +363,7 @@ def _swap_in(partial: Path, final: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchanges the names of two folders in one step; False if the system or the file system has no such step."""
-    call = getattr(ctypes.CDLL(None), "renameat2", None)
+    call = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return call is not None and call(-100, os.fsencode(one), -100, os.fsencode(other), 2) == 0
 
 

@@ -7,7 +7,6 @@ import functools
 import inspect
 import json
 import os
-import resource
 import signal
 import sys
 import time
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from ccr_cli import console, registry
+from ccr_cli import console, process_memory, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
 from ccr_cli.artifacts.build import Planned
 from ccr_cli.artifacts.workspace import Workspace
@@ -279,8 +278,8 @@ LEAST_ADDRESS_SPACE = 3 << 30
 
 def _check_address_space() -> None:
     """Refuses to start under a limit of the address space that libraries do not survive."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit != resource.RLIM_INFINITY and limit < LEAST_ADDRESS_SPACE:
+    limit = process_memory.address_space()
+    if limit is not None and limit < LEAST_ADDRESS_SPACE:
         problem = f"the address space is limited to {limit / 2**30:.3g} GiB, and ccr needs {LEAST_ADDRESS_SPACE >> 30}"
         raise ResourceError(problem, hint="raise the limit: ulimit -v unlimited")
 

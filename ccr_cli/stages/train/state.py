@@ -5,8 +5,6 @@ The state is safetensors and JSON: nothing is pickled, and the newest state is a
 
 import json
 import math
-import resource
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from ccr_cli import process_memory
 from ccr_cli.artifacts.base import atomic_open, read_json, write_json
 from ccr_cli.artifacts.build import IN_HAND
 from ccr_cli.methods.base import Belief
@@ -109,8 +108,7 @@ def memory_mb(device: torch.device) -> float:
     """Peak memory in MB: the device's, or on a CPU that of the process."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 1e6, 1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(peak / (1e6 if sys.platform == "darwin" else 1e3), 1)
+    return process_memory.peak_mb()
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
