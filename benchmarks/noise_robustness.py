@@ -50,8 +50,8 @@ def chosen_cells(options: argparse.Namespace) -> list[grid.Cell]:
 
 def _restricted(parts: Sequence[str], options: argparse.Namespace) -> list[grid.Cell]:
     cells = [cell for part in parts for cell in grid.PARTS[part](options.methods)]
-    for name, values in (("noise", options.noise), ("target", options.targets), ("seed", options.seeds)):
-        if values is not None:
+    for name in grid.WHERE:
+        if (values := getattr(options, name)) is not None:
             cells = [cell for cell in cells if getattr(cell, name) in values]
     extra = dict(item.split("=", 1) for item in options.set)
     cells = [replace(cell, options=tuple(sorted({**dict(cell.options), **extra}.items()))) for cell in cells]
@@ -137,8 +137,11 @@ def main() -> None:
     parser.add_argument("--part", nargs="+", choices=grid.PARTS, help="main; with --list all")
     parser.add_argument("--methods", nargs="+", metavar="LABEL", help="only these (see --list)")
     parser.add_argument("--noise", nargs="+", type=float, metavar="RATIO", help="only these ratios")
-    parser.add_argument("--targets", nargs="+", choices=grid.TARGETS, help="only these targets")
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="SEED", help="only these seeds")
+    parser.add_argument("--targets", dest="target", nargs="+", choices=grid.TARGETS, help="only these targets")
+    parser.add_argument("--styles", dest="style", nargs="+", metavar="STYLE", help="only these noise styles")
+    parser.add_argument("--seeds", dest="seed", nargs="+", type=int, metavar="SEED", help="only these seeds")
+    parser.add_argument("--regimes", dest="regime", nargs="+", metavar="REGIME", help="only `given` or `simulated`")
+    parser.add_argument("--translations", nargs="+", metavar="ENGINE", help="only of these engines")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="an option of every method")
     parser.add_argument("--data", type=Path, help="folder of the collection")
     parser.add_argument("--workspace", type=Path, help="where artifacts go; not into the checkout")
