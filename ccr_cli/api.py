@@ -101,13 +101,16 @@ def _command(name: str, *options: Any) -> Callable[[Function], Function]:
 
     def documented(function: Function) -> Function:
         COMMANDS[function.__name__] = (name, options)
-        helps = [f"Keywords, the flags of `ccr {name}`:"]
+        helps = []
         for field in (field for group in options for field in dataclasses.fields(group)):
             if own := declared(field.name, field):
-                text = re.sub(r"\{(\w+)\}\.?", r"See `list_plugins()`.", own.metadata["shown"]["help"])
+                text = re.sub(r"\{\w+\}\.?", "See `list_plugins()`.", own.metadata["shown"]["help"])
                 default = own.metadata["shown"].get("show_default")
                 helps.append(f"    {_keyword(field)}: {text}" + (f" Default: {default}." if default else ""))
-        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), "", *helps, ""])
+        if "workspace" in inspect.signature(function).parameters:
+            helps += ["    workspace: Folder of artifacts.", "    verbose: Print messages and progress; 2 prints more."]
+            helps.insert(0, f"\nKeywords, the flags of `ccr {name}`:")
+        function.__doc__ = "\n".join([inspect.cleandoc(function.__doc__ or ""), *helps])
         return function
 
     return documented
@@ -625,10 +628,12 @@ def open_artifact(artifact: PathLike, *, workspace: PathLike | None = None, verb
         return KINDS.get(opened.kind, Result)(opened, call.warnings)
 
 
+@_command("plugins")
 def list_plugins() -> DataFrame:
     """Lists methods, judges, encoders, engines and noise styles with their origin, and which do not load."""
-    import pandas as pd
+    with _call(list_plugins, {"workspace": None, "verbose": 0}):
+        import pandas as pd
 
-    from ccr_cli.stages.plugins import COLUMNS, listed
+        from ccr_cli.stages.plugins import COLUMNS, listed
 
-    return pd.DataFrame(listed(), columns=COLUMNS)
+        return pd.DataFrame(listed(), columns=COLUMNS)

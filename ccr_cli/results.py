@@ -83,8 +83,11 @@ class Result:
         from ccr_cli.report.page.rendering import render
         from ccr_cli.report.words.artifact_summaries import Line, summary
 
-        lines = [line.text if isinstance(line, Line) else line for line in summary(self.artifact, as_table=True)]
-        return render("result.html.j2", title=f"{self.kind} {self.path}", lines=lines, warnings=self.warnings)
+        about = [*summary(self.artifact, as_table=True)]
+        lines = [each for each in about if not isinstance(each, Line) or (each.level <= 0 and not each.warning)]
+        warnings = [*(each.text for each in about if isinstance(each, Line) and each.warning), *self.warnings]
+        texts = [each.text if isinstance(each, Line) else each for each in lines]
+        return render("result.html.j2", title=f"{self.kind} {self.path}", lines=texts, warnings=warnings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

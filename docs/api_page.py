@@ -41,7 +41,8 @@ def names() -> list[str]:
 def _about(name: str) -> str:
     """The description of a function, and what it returns."""
     function = getattr(api, name)
-    text = re.split(r"\n\n(?:Raises|Keywords)", inspect.cleandoc(function.__doc__))[0]
+    first, *more = re.split(r"\n\n(?:Raises|Keywords)", inspect.cleandoc(function.__doc__))[0].split("\n\n")
+    text = more[0] if more else first  # what a command does is on its page
     return f"{' '.join(text.split())} → `{inspect.signature(function).return_annotation}`"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import toy
@@ -106,7 +107,7 @@ def test_there_are_a_dozen_documented_functions() -> None:
     for name in ccr.__all__:
         text = getattr(ccr, name).__doc__
         assert text and text.split("\n")[0].endswith(".")
-        assert all(f"    {word}: " in text for word in keywords(getattr(ccr, name)).keys() - {"workspace", "verbose"})
+        assert all(f"    {word}: " in text for word in keywords(getattr(ccr, name)))
 
 
 def test_artifacts_are_those_of_the_commands(made: dict[str, Any], sources: toy.Chain, tmp_path: Path) -> None:
@@ -244,7 +245,7 @@ def test_artifacts_are_opened_with_what_their_kind_has(made: dict[str, Any]) -> 
 def test_a_notebook_shows_tables_and_pictures(made: dict[str, Any]) -> None:
     shown = {name: each._repr_html_() for name, each in made.items()}
     assert all(str(made[name].path) in text for name, text in shown.items())
-    assert "<table" in shown["evaluation"] and "R@1" in shown["evaluation"]
+    assert "<table" in shown["evaluation"] and "R@1" in shown["evaluation"] and "lang:es" not in shown["evaluation"]
     worst = made["diagnosis"].worst(5)
     assert len(worst.table) == 5 and list(worst.table["place"]) == [1, 2, 3, 4, 5]
     inside = html.unescape(worst._repr_html_().split('srcdoc="')[1].split('"')[0])
@@ -253,6 +254,49 @@ def test_a_notebook_shows_tables_and_pictures(made: dict[str, Any]) -> None:
     assert list(found.table["place"]) == [1, 2, 3] * 2
     inside = html.unescape(found._repr_html_().split('srcdoc="')[1].split('"')[0])
     assert inside.count("data:image/") == 6 and "<b>\n" not in inside and "nada &lt;b&gt;" in inside
+
+
+def test_own_tables_are_imported_corrected_and_translated_again(tmp_path: Path) -> None:
+    rows = [
+        f"{place}.png,{text},{spanish}"
+        for place, (text, spanish) in enumerate(zip("abcdefgh", "stuvwxyz", strict=True))
+    ]
+    (tmp_path / "own.csv").write_text("\n".join(["photo,words,machine", *rows]) + "\n")
+    names: dict[str, object] = {"text": "words", "media": "photo", "mt.es": "machine"}
+    own: Any = {"columns": names, "split": "auto:3", "name": "mine", "workspace": tmp_path / "work"}
+    data = ccr.import_data(tmp_path / "own.csv", **own)
+    assert data.counts["failed"] == 0 and data.warnings and {"train", "val", "test"} == {*data.items["split"]}
+    again = [f"{ours}={theirs}" for ours, theirs in names.items()]
+    assert ccr.import_data(tmp_path / "own.csv", **own | {"columns": again}).id == data.id
+    flags = ("--columns", ",".join(again), "--split", "auto:3", "--name", "mine")
+    made = toy.ok("data", "import", tmp_path / "own.csv", *flags, workspace=tmp_path / "other").made
+    assert made.id == data.id
+    translated = ccr.translate(data, lang="es")
+    file = ccr.diagnose(translated).export(tmp_path / "pairs.csv")
+    pairs = pd.read_csv(file, dtype={"correction": str})
+    pairs.loc[pairs["source_text"] == "a", "correction"] = "corregido"
+    pairs.to_csv(file, index=False)
+    mended = ccr.translate(translated, only=file, name="mended").captions.set_index("source_caption_id")
+    assert (mended["text"] == "corregido").sum() == 1 and len(mended) == 8
+
+
+def test_ready_made_features_and_vectors_are_read(made: dict[str, Any], tmp_path: Path) -> None:
+    data, rng = made["data"], np.random.default_rng(0)
+    halves = [list(data.items["item_id"])[:20], list(data.items["item_id"])[20:]]
+    for n, ids in enumerate(halves):
+        np.save(tmp_path / f"{n}.npy", rng.normal(size=(len(ids), 6)).astype(np.float32))
+        (tmp_path / f"{n}.ids").write_text("".join(f"{item}\n" for item in ids))
+    files, lists = ([tmp_path / f"{n}.{suffix}" for n in (0, 1)] for suffix in ("npy", "ids"))
+    features = ccr.extract(data, from_=files, ids=lists, encoder_name="random")
+    assert features.counts["items"] == 48 and features.artifact.about["command"].count("--from") == 2
+    sides = {"texts": data.captions["caption_id"], "pictures": data.items["item_id"]}
+    for side, ids in sides.items():
+        np.savez(tmp_path / f"{side}.npz", **{item: rng.normal(size=4).astype(np.float32) for item in ids})
+    vectors: Any = {"text_vectors": tmp_path / "texts.npz", "visual_vectors": tmp_path / "pictures.npz"}
+    by_vectors = ccr.evaluate(data, zero_shot=True, device="cpu", **vectors)
+    assert {*by_vectors.scores["lang"]} == {"en", "es"} and by_vectors.scores["t2v.queries"].min() > 0
+    with pytest.raises(UsageError):
+        ccr.evaluate(made["run"], zero_shot=True, **vectors)
 
 
 def test_captions_are_text_in_a_notebook(tmp_path: Path) -> None:
