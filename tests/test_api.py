@@ -291,7 +291,8 @@ def test_ready_made_features_and_vectors_are_read(made: dict[str, Any], tmp_path
     assert features.counts["items"] == 48 and features.artifact.about["command"].count("--from") == 2
     sides = {"texts": data.captions["caption_id"], "pictures": data.items["item_id"]}
     for side, ids in sides.items():
-        np.savez(tmp_path / f"{side}.npz", **{item: rng.normal(size=4).astype(np.float32) for item in ids})
+        rows: dict[str, Any] = {item: rng.normal(size=4).astype(np.float32) for item in ids}
+        np.savez(tmp_path / f"{side}.npz", **rows)
     vectors: Any = {"text_vectors": tmp_path / "texts.npz", "visual_vectors": tmp_path / "pictures.npz"}
     by_vectors = ccr.evaluate(data, zero_shot=True, device="cpu", **vectors)
     assert {*by_vectors.scores["lang"]} == {"en", "es"} and by_vectors.scores["t2v.queries"].min() > 0
