@@ -148,7 +148,7 @@ def media_digest(folder: Path) -> str:
 def _read_items(path: Path) -> pd.DataFrame:
     rows: list[tuple[str, str, str, str | None, int | None, str]] = []
     seen: set[str] = set()
-    for line, (item_id, split, kind, media, label, group) in read_tsv(path, ITEMS.names):
+    for line, (item_id, split, kind, media, label, group) in read_tsv(path, ITEMS.names, ("media", "label", "group")):
         where = f"{path}, line {line}"
         if not item_id or item_id in seen:
             raise ArtifactError(f"{where}: item_id {item_id!r} is {'a duplicate' if item_id else 'empty'}")
@@ -173,7 +173,7 @@ def _read_captions(path: Path, items: set[str]) -> tuple[pd.DataFrame, list[dict
     refused: list[dict[str, Any]] = []
     hidden: list[str] = []
     seen: set[str] = set()
-    for line, (caption_id, item_id, lang, k, text, caption_set) in read_tsv(path, CAPTIONS.names):
+    for line, (caption_id, item_id, lang, k, text, caption_set) in read_tsv(path, CAPTIONS.names, ("caption_set",)):
         where = f"{path}, line {line}"
         if not caption_id or caption_id in seen:
             raise ArtifactError(f"{where}: caption_id {caption_id!r} is {'a duplicate' if caption_id else 'empty'}")

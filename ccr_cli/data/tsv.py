@@ -1,7 +1,7 @@
 r"""The TSV of ccr's dataset format: UTF-8, LF, a header line, no quoting; `\t`, `\n`, `\r` and `\\` escaped."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from ccr_cli.data.formats.base import lines
@@ -11,28 +11,32 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNESCAPES = {v: k for k, v in _ESCAPES.items()}
 
 
-def read_tsv(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
+def read_tsv(path: Path, columns: Sequence[str], optional: Collection[str] = ()) -> Iterator[tuple[int, list[str]]]:
     """Yields the line number (the header, which must name these columns, is line 1) and the fields of every row.
+
+    The header may leave optional columns out: their fields are empty.
 
     Raises:
         ArtifactError: With file and line, if the header, the number of fields, an escape or the encoding is wrong.
     """
     rows = ((number, line.split("\t")) for number, line in lines(path, nul=True))
     _, header = next(rows, (1, []))
-    if header != list(columns):
+    present = [column for column in columns if column in header or column not in optional]
+    if header != present:
+        expected = ", ".join(f"[{column}]" if column in optional else column for column in columns)
         raise ArtifactError(
-            f"{path}, line 1: the header is {', '.join(header)!r}, expected the columns {', '.join(columns)}",
-            hint="columns are separated by tabs",
+            f"{path}, line 1: the header is {', '.join(header)!r}, expected the columns {expected}",
+            hint="columns are separated by tabs" + "; those in brackets may be missing" * bool(optional),
         )
     for number, fields in rows:
-        if len(fields) != len(columns):
-            raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, expected {len(columns)}")
+        if len(fields) != len(present):
+            raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, expected {len(present)}")
         try:
             texts = [re.sub(r"\\.?", lambda m: _UNESCAPES[m.group()], f) if "\\" in f else f for f in fields]
         except KeyError as error:
             hint = r"only \t, \n, \r and \\ are escapes; a backslash is written \\"
             raise ArtifactError(f"{path}, line {number}: unknown escape {error.args[0]}", hint=hint) from None
-        yield number, texts
+        yield number, [texts[present.index(column)] if column in present else "" for column in columns]
 
 
 def write_tsv_line(fields: Sequence[str]) -> str:

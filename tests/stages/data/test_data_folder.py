@@ -142,6 +142,23 @@ def test_spaces_line_ends_and_composed_letters(tmp_path: Path) -> None:
     assert dataset.read(made).captions["text"].iloc[0] == "a café \\ in\tred\nand blue"
 
 
+def test_optional_columns_may_be_missing(folder: Path, tmp_path: Path) -> None:
+    whole, short = tmp_path / "whole", tmp_path / "short"
+    for place, kept in ((whole, 6), (short, 5)):
+        shutil.copytree(folder, place)
+        rows = [line.split("\t") for line in (place / "captions.tsv").read_text(encoding="utf-8").splitlines()]
+        emptied = [rows[0], *([*row[:5], ""] for row in rows[1:])]
+        (place / "captions.tsv").write_text("".join("\t".join(row[:kept]) + "\n" for row in emptied), "utf-8")
+        rows = [line.split("\t") for line in (place / "items.tsv").read_text(encoding="utf-8").splitlines()]
+        emptied = [rows[0], *([*row[:4], "", ""] for row in rows[1:])]
+        (place / "items.tsv").write_text("".join("\t".join(row[: 2 * kept - 6]) + "\n" for row in emptied), "utf-8")
+    one, two = (toy.ok("data", "import", path, workspace=tmp_path / f"of-{path.name}").made for path in (whole, short))
+    for table in ("items.parquet", "captions.parquet"):
+        assert one.file(table).read_bytes() == two.file(table).read_bytes()
+    assert set(dataset.read(two).captions["caption_set"]) == {"human"}
+    assert dataset.read(two).items["label"].isna().all()
+
+
 def test_halves_of_validation(sources: Chain) -> None:
     items = dataset.read(sources.find("dataset")).items
     parts = {split: set(items_of(items, split)["item_id"]) for split in SPLITS}
