@@ -248,7 +248,8 @@ def test_leads_are_shown_at_equal_cost_too() -> None:
 
 def test_the_number_of_models_is_that_of_the_method() -> None:
     cells = {cell.label: cell for cell in grid.main_part() if cell.noise == 0.4}
-    assert {label for label, cell in cells.items() if cell.models == 2} == {"tcl", "trine", TWICE}
+    two = {label for label, cell in cells.items() if cell.models == 2}
+    assert {"tcl", "trine", TWICE} <= two and not two & {"infonce", ORACLE, "uml", "distil", "decl"}
     assert tables.cost(replace(cells["trine"], options=(("models", "1"),))) == "one model"
     assert tables.cost(replace(cells["trine"], options=(("models", "3"),))) == "more models"
     assert tables.cost(cells["distil"]) == "one model and its teacher"
@@ -282,13 +283,14 @@ def test_the_factorial_has_what_was_measured_under_other_names() -> None:
 def test_every_method_is_tuned_with_one_budget() -> None:
     cells = grid.tuning_part()
     counted = pd.Series([cell.label.rpartition(": ")[0] for cell in cells]).value_counts()
-    assert set(counted) == {14}, "seven settings at 0 and 40 %"
+    assert set(counted) <= {14, 10}, "seven settings at 0 and 40 %, or without a softness five"
+    assert (counted[["basic", "infonce", "nrccr", "tcl", "trine", "uml"]] == 14).all()
     assert {cell.noise for cell in cells} == {0.0, 0.4} and ORACLE not in counted
     mine = [cell for cell in cells if cell.label.startswith("trine: ")]
     rows = [row(cell, 2) | {"epochs": [cell.config["lr"] * 1e5 + cell.noise, 1.0]} for cell in mine]
     best = _lines(tables.tuning_block(tables.Results(rows)))["`trine`"]
-    assert best[0] == "100.0, 100.4" and best[1] == "temperature 0.05: 100.0, 100.4"
-    assert best[-1] == "learning rates x 2" and best[4] == "200.0, 200.4"
+    softer = "temperature 0.05: 100.0, 100.4; temperature 0.07: 100.0, 100.4"
+    assert best == ["100.0, 100.4", softer, "50.0, 50.4", "200.0, 200.4", *["100.0, 100.4"] * 2, "learning rates x 2"]
     rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
     assert tables.tuning_block(tables.Results(rows)) == "Not measured yet.", "SumR of the reported half decides nothing"
 

@@ -286,9 +286,13 @@ def accurate_part(labels: Sequence[str] | None = None) -> list[Cell]:
     return _grid(fair, (0.0, 0.4, 0.6), TARGETS, regime="simulated")
 
 
+BY_TRANSLATION = Cell("infonce (translation)", "infonce", (("judge", "translation"),))
+"""`infonce` without the pairs that a second translation contradicts."""
+
+
 def real_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """No synthetic noise: engines, dates and round trips against each other, three seeds."""
-    named = [*_labels(labels), ("infonce (translation)", "infonce", (("judge", "translation"),))]
+    named = [*_labels(labels), (BY_TRANSLATION.label, BY_TRANSLATION.method, BY_TRANSLATION.options)]
     cells = [
         _cell(*each, seed=seed, translations=engine)
         for seed in SEEDS
@@ -495,9 +499,9 @@ SOFTNESS = {"temperature": (0.05, 0.07, 0.1), "tau": (0.05, 0.07, 0.1), "margin"
 def settings(method: str, options: Options = ()) -> dict[str, Options]:
     """The settings that are tried for a method: seven, the default among them, each of one option."""
     config = effective(method, options)
-    softness = "margin" if method == "nrccr" else next(name for name in SOFTNESS if name in config)
+    softness = "margin" if method == "nrccr" else next((name for name in SOFTNESS if name in config), "")
     tried: dict[str, Options] = {"default": ()}
-    for value in SOFTNESS[softness]:
+    for value in SOFTNESS.get(softness, ()):
         if value != config[softness]:
             tried[f"{softness} {value}"] = ((softness, str(value)),)
     for factor in LEARNING_RATES:

@@ -221,49 +221,39 @@ def main_block(results: Results) -> str:
     return _by_target(results, grid.main_part(), RATIOS)
 
 
-def contrasts(label: str) -> list[str]:
+def _bases(cell: Cell) -> list[Cell]:
     """What a method is compared with: `infonce`, `infonce` of as many models, and itself without its judge."""
-    method, options = grid.methods()[label]
-    cell = Cell(label, method, options)
-    bases = [BASELINE]
-    if cell.models > 1 and label != TWICE:
-        bases.append(TWICE)
-    if grid.judged(cell) and method != BASELINE:  # `infonce` without a judge is there
-        bases.append(grid.NO_JUDGE)
-    return [base for base in bases if base != label]
+    labels = [BASELINE] if cell.models == 1 else [BASELINE, TWICE]
+    bases = [Cell(label, *grid.methods()[label]) for label in labels if label != cell.label]
+    if grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
+        bases.append(replace(grid.judged_by(cell, "none"), label=grid.NO_JUDGE))
+    return bases
 
 
-def _contrasts(results: Results, labels: Sequence[str], columns: Mapping[str, Callable[[Cell], Cell]]) -> str:
-    """Differences in SumR, each a line, by column: a cell moved to where the column is measured."""
+def _contrasts(results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]]) -> str:
+    """Differences in SumR, each a line, by column, which says where it is measured."""
     lines: list[tuple[Cell, Line]] = []
-    for label in labels:
-        cell = Cell(label, *grid.methods()[label])
-        for base in contrasts(label):
-            name = base if base == grid.NO_JUDGE else _code(base)
-            pairs = []
-            for move in columns.values():
-                one = grid.fitted(move(cell))
-                other = Cell(base, *grid.methods()[base]) if base in grid.methods() else grid.judged_by(cell, "none")
-                pairs.append(results.difference([one], [grid.fitted(move(other))]))
-            shown = f"{_code(label)} above {name}"
-            if base == BASELINE and cell.models > 1:
-                shown += " (one model)"
-            lines.append((cell, [shown, *pairs]))
+    for cell in cells:
+        for base in _bases(cell):
+            pairs = [[grid.fitted(replace(each, **where)) for each in (cell, base)] for where in columns.values()]
+            name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
+            cheaper = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
+            gains = [results.difference([one], [other]) for one, other in pairs]
+            lines.append((cell, [f"{_code(cell.label)} above {name}{cheaper}", *gains]))
     return grouped(["SumR", *columns], lines)
+
+
+def _competitors() -> list[Cell]:
+    return [Cell(label, *what) for label, what in grid.methods().items() if label not in (ORACLE, *grid.UNJUDGED)]
 
 
 def contrasts_block(results: Results) -> str:
     """Who is above whom at which cost, without noise and at 40 %."""
-    labels = [label for label in grid.methods() if label not in (ORACLE, *grid.UNJUDGED)]
     columns = {
-        f"{100 * noise:.0f} % {f'{target}s' if noise else ''}".strip(): _move(noise=noise, target=target)
+        f"{100 * noise:.0f} % {f'{target}s' if noise else ''}".strip(): {"noise": noise, "target": target}
         for noise, target in WHERES
     }
-    return _contrasts(results, labels, columns)
-
-
-def _move(**where: Any) -> Callable[[Cell], Cell]:
-    return lambda cell: replace(cell, **where)
+    return _contrasts(results, _competitors(), columns)
 
 
 def clean_block(results: Results) -> str:
@@ -433,9 +423,9 @@ def accurate_block(results: Results) -> str:
 
 def real_block(results: Results) -> str:
     """No synthetic noise: SumR above what a method is held against, by engine and by number of round trips."""
-    labels = [label for label in dict.fromkeys(cell.label for cell in grid.real_part()) if label in grid.methods()]
-    columns = {NAMES[engine]: _move(translations=engine) for engine in (*CHINESE, *FRENCH)}
-    return _contrasts(results, [label for label in labels if label not in grid.UNJUDGED], columns)
+    measured = {cell.label for cell in grid.real_part()}
+    cells = [cell for cell in (*_competitors(), grid.BY_TRANSLATION) if cell.label in measured]
+    return _contrasts(results, cells, {NAMES[engine]: {"translations": engine} for engine in (*CHINESE, *FRENCH)})
 
 
 def real_sums_block(results: Results) -> str:
@@ -555,23 +545,32 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 def tuning_block(results: Results) -> str:
     """SumR of the selecting half at 0 and 40 % with each setting, and the setting with the best mean of both."""
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
+    kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
+    kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
     lines = []
     for label in dict.fromkeys(label.rpartition(": ")[0] for label, _ in place):
         method, options = grid.methods()[label]
-        line, means = [_code(label)], dict[str, float]()
-        for name in grid.settings(method, options):
+        texts, means = dict[str, str](), dict[str, float]()
+        tried = grid.settings(method, options)
+        for name in tried:
             rows = [results.find(place[f"{label}: {name}", noise]) for noise in (0.0, 0.4)]
             best = [max(row["epochs"]) for row in rows if row]
             if len(best) == len(rows):
                 means[name] = statistics.fmean(best)
-            text = ", ".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
-            title = f"{name}: " if name.startswith(tuple(grid.SOFTNESS)) else ""
-            line.append(title + text if best else MISSING)
-        complete = len(means) == len(grid.settings(method, options))
-        lines.append([*line, max(means, key=means.__getitem__) if complete else MISSING])
-    kinds = ["default", "softness", "softness", *(f"rates x {f:g}" for f in grid.LEARNING_RATES if f != 1)]
-    kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
-    return markdown(["", *kinds, "best mean"], lines)
+            if best:
+                texts[name] = ", ".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
+        softer = "; ".join(f"{name}: {text}" for name, text in texts.items() if name.startswith(tuple(grid.SOFTNESS)))
+        others = [texts.get(name, MISSING) for name in kinds]
+        lines.append(
+            [
+                _code(label),
+                others[0],
+                softer or MISSING,
+                *others[1:],
+                max(means, key=means.__getitem__) if len(means) == len(tried) else MISSING,
+            ]
+        )
+    return markdown(["", "default", "softness", *kinds[1:], "best mean"], lines)
 
 
 def about_block(results: Results) -> str:
