@@ -96,7 +96,10 @@ class Tokens:
 
 @cache
 def _class_of(char: str) -> str:
-    """Whether a character is part of a `word`, `cjk` or a `symbol`; empty for punctuation and space."""
+    """Whether a character is part of a `word`, `cjk` or a `symbol`; empty for punctuation and space.
+
+    `_kind` in `stages/export/encode.py`, which runs without ccr, is the same rule.
+    """
     category = unicodedata.category(char)[0]
     if category not in "LNM":
         return "symbol" if category == "S" else ""

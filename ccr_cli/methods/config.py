@@ -42,13 +42,13 @@ LeastTau = Annotated[float, Range(f">= {LEAST_TAU}", LEAST_TAU)]
 
 
 def equal_rates(lr: float) -> dict[str, object]:
-    """Settings with one learning rate for all weights, as papers have it."""
+    """Settings of a preset: one learning rate (`lr` and others) for all weights, as papers have it."""
     return {"lr": lr, "table_lr": lr, "encoder_lr": lr}
 
 
 @dataclass(frozen=True)
 class Config(JudgeConfig):
-    """The options of every method; a method's own Config adds others."""
+    """The options of every method; a method's own Config adds others, and like its `PRESETS` may change defaults."""
 
     epochs: Whole = 12
     """Passes over the training triplets; 0: only with an aligned `head`."""

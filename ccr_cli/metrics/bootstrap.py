@@ -31,7 +31,9 @@ FIGURES = (*(f"{d}.{name}" for d in DIRECTIONS for name in OF_DIRECTION), "SumR"
 """All figures, in the order of their columns; `mAP` is the mean of both directions."""
 
 SAMPLES = 1000
+"""Resamples behind an interval of one system's figures; `paired.SAMPLES` are those of a difference of two."""
 LEVEL = 0.95
+"""Share of the resamples between the ends of an interval."""
 ROOM = 2**22
 """Most weights held at once."""
 

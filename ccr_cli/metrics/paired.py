@@ -18,6 +18,7 @@ from ccr_cli.metrics.bootstrap import FIGURES, ROOM, Estimate, RankedGallery, co
 from ccr_cli.metrics.ranks import FloatArray
 
 SAMPLES, FLIPS = 2000, 10_000
+"""Resamples behind the interval of a difference, and random flips behind its p value."""
 ALPHA = 0.05
 ROUNDING = 1e-9
 """A smaller difference is the rounding of equal figures."""

@@ -206,6 +206,7 @@ class Connection:
         self._open()
 
     def _open(self) -> None:
+        """Begins a session: what every request of it has, such as headers, is set here."""
         self._session, self._adapter = requests.Session(), _Adapter()
         self._session.mount("http://", self._adapter)
         self._session.mount("https://", self._adapter)

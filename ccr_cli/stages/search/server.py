@@ -30,7 +30,7 @@ from ccr_cli.stages.search.stage import Answer, Searcher
 
 MOST_TOP, MOST_LETTERS, EXAMPLES = 100, 1000, 6
 MOST_PIXELS = 32_000_000
-"""Most pixels of a picture that is uploaded or shown."""
+"""Most pixels of a picture that is uploaded or shown; the limit in bytes is `ServerOptions.max_upload`."""
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """Formats of uploads; Pillow has many more, and each is code that reads data from strangers."""
 SIDES = {False: 320, True: 1024}

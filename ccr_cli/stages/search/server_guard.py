@@ -46,7 +46,7 @@ class AccessRules:
     token: bytes | None = None
     """The token that `Authorization: Bearer` must carry."""
     most_bytes: int = 10 << 20
-    """Most bytes of a request's body."""
+    """Most bytes of a request's body, thus of an upload; `ccr serve` takes it from `ServerOptions.max_upload`."""
     most_requests: int = 32
     """Most requests at once."""
 
