@@ -35,7 +35,7 @@ OTHERWISE = {
     "": {"dry_run", "json", "quiet"},  # nothing is printed
     "translate": {"shard", "executor", "parts", "cache", "noise", "noise_style", "noise_target", "noise_seed", "seed"},
     "extract": {"shard", "executor", "parts"},
-    "train": {"shard", "sweep"},  # a loop
+    "train": {"shard", "sweep", "config"},  # a loop, a dictionary
     "diagnose": {"worst", "sheet", "export"},  # methods of the result
     "search": {"query_file", "sheet", "open"},
     "compare": {"latex"},

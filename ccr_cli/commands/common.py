@@ -22,7 +22,7 @@ from typer.core import TyperCommand
 
 from ccr_cli import console, process_memory, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
-from ccr_cli.artifacts.build import Planned
+from ccr_cli.artifacts.build import Planned, recorded_as
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import (
     ArtifactError,
@@ -165,11 +165,28 @@ class Command(TyperCommand):
         words = [word.partition("=") for word in args[:end]]
         current = [f"{renamed.get(flag, flag)}{equals}{value}" for flag, equals, value in words]
         if not ctx.resilient_parsing:
+            current = self._with_file(ctx, current, args[end:])
             self._refuse_unknown(ctx, current)
         rest = super().parse_args(ctx, [*current, *args[end:]])
         for flag in {flag for flag, *_ in words} & set(renamed):
             note_renamed(flag, renamed[flag], quiet=bool(ctx.params.get("quiet")))
         return rest
+
+    def _with_file(self, ctx: Any, words: list[str], rest: Sequence[str]) -> list[str]:
+        """The words with those of the file that `--config` names before them; artifacts record them so."""
+        place = next((n for n, word in enumerate(words) if word.partition("=")[0] == "--config"), None)
+        if place is None or all(param.name != "config" or getattr(param, "is_flag", False) for param in self.params):
+            return words
+        from ccr_cli.commands import config_file
+
+        _, equals, value = words[place].partition("=")
+        others = words[:place] + words[place + (1 if equals else 2) :]
+        try:
+            expanded = [*config_file.words(Path(value if equals else "".join(words[place + 1 : place + 2]))), *others]
+        except CcrError as error:
+            _exit(error)
+        ctx.with_resource(recorded_as([*ctx.command_path.split()[1:], *expanded, *rest]))
+        return expanded
 
     def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> None:
         """Ends the program at a flag that the command does not have, with what may be meant."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.commands import common as c
+from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
     from ccr_cli.artifacts.workspace import Workspace
@@ -55,7 +56,11 @@ def show_table(table: Table) -> None:
 
 
 @c.guarded
-def show(*, call: c.ListCall) -> None:
+def show(
+    *,
+    call: c.ListCall,
+    config: bool = option(False, "Print the settings of a run as TOML, for ccr train --config."),
+) -> None:
     """List the artifacts of the workspace, or summarise the given ones.
 
     The list follows the pipeline, newest first within each kind, with the main options and the outcome of each
@@ -64,6 +69,11 @@ def show(*, call: c.ListCall) -> None:
     inputs = call.inputs()
     from ccr_cli.stages.report.workspace_list import contents
 
+    if config:
+        from ccr_cli.commands.config_file import of_run
+
+        print(of_run(inputs.one("run", "")), end="")
+        return
     if not call.json and inputs.named:
         printed: set[str] = set()
         for artifact in inputs.named:

@@ -1,5 +1,7 @@
 """ccr train."""
 
+from pathlib import Path
+
 import typer
 
 from ccr_cli import registry
@@ -24,6 +26,12 @@ def train(
         None,
         "With --sweep: train runs I, I+N, I+2N, ... (I counts from 1), to divide a sweep among machines.",
         metavar="I/N",
+        show_default=False,
+    ),
+    config: Path | None = option(
+        None,
+        "Settings from a TOML file, which flags override; ccr show RUN --config writes one.",
+        metavar="FILE.toml",
         show_default=False,
     ),
     call: c.BuildCall,
