@@ -1,4 +1,4 @@
-"""A hub of one model on this machine: as much of the hub's protocol as finding and downloading a model takes."""
+"""A hub of one model or data set on this machine: as much of its protocol as finding and downloading one takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+import huggingface_hub.constants
+import pytest
 
 CONVERTER = "SFconvertbot"
 TITLE = "Adding `safetensors` variant of this model"
@@ -53,20 +56,28 @@ class Hub:
     def answer(self, path: str) -> tuple[dict[str, str], bytes] | None:
         """Headers and body for a path; None where nothing is there. What is asked for beyond the path is ignored."""
         folders = {key: folder for name, folder in self.revisions.items() for key in (name, commit(name))}
-        kind, _, rest = path.removeprefix("/api/models").removeprefix(f"/{self.name}/").partition("/")
+        for prefix in ("/api", "/models", "/datasets", f"/{self.name}/"):
+            path = path.removeprefix(prefix)
+        kind, _, rest = path.partition("/")
         if kind == "discussions":
             return _json({"count": len(self.pulls), "start": 0, "discussions": self.pulls})
         if kind == "revision" and rest in folders:
-            names = [{"rfilename": file.name} for file in folders[rest].iterdir()]
+            names = [{"rfilename": name} for name in _names(folders[rest])]
             return _json({"id": self.name, "sha": commit(rest), "siblings": names})
         if kind == "tree" and rest in folders:
-            files = [{"type": "file", "path": f.name, "size": f.stat().st_size} for f in folders[rest].iterdir()]
+            sizes = {name: (folders[rest] / name).stat().st_size for name in _names(folders[rest])}
+            files = [{"type": "file", "path": name, "size": size} for name, size in sizes.items()]
             return _json([{**file, "oid": commit(str(file["path"]))} for file in files])
-        revision, _, name = rest.rpartition("/")
-        if kind == "resolve" and revision in folders and (folders[revision] / name).is_file():
-            content = (folders[revision] / name).read_bytes()
+        revision = next((revision for revision in folders if rest.startswith(f"{revision}/")), "")
+        file = folders[revision] / rest.removeprefix(f"{revision}/") if revision else Path()
+        if kind == "resolve" and file.is_file():
+            content = file.read_bytes()
             return {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": revision}, content
         return None
+
+
+def _names(folder: Path) -> list[str]:
+    return [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
 
 
 def _json(value: Any) -> tuple[dict[str, str], bytes]:
@@ -108,3 +119,10 @@ def serve(name: str) -> Iterator[Hub]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def point_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What HF_ENDPOINT does to a process that starts."""
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
+    template = url + "/{repo_id}/resolve/{revision}/{filename}"
+    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)

@@ -50,22 +50,15 @@ def pickled(tmp_path: Path) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache of the hub, which itself cannot be reached."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    point_to("http://127.0.0.1:9", monkeypatch)
+    hub_server.point_to("http://127.0.0.1:9", monkeypatch)
     return tmp_path / "cache"
-
-
-def point_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What HF_ENDPOINT does to a process that starts."""
-    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", url)
-    template = url + "/{repo_id}/resolve/{revision}/{filename}"
-    monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
 
 
 @pytest.fixture
 def server(cache: Path, pickled: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hub_server.Hub]:
     """The hub within reach; there the model's `main` is a pickle alone."""
     with hub_server.serve(NAME) as served:
-        point_to(served.url, monkeypatch)
+        hub_server.point_to(served.url, monkeypatch)
         served.revisions["main"] = pickled
         yield served
 
@@ -141,7 +134,7 @@ def test_the_conversion_of_the_hub_is_taken_and_found_again(
 
     server.asked.clear()
     assert hub.locate(NAME, "main") == hub.find(NAME) == located and server.asked == []
-    point_to("http://127.0.0.1:9", monkeypatch)
+    hub_server.point_to("http://127.0.0.1:9", monkeypatch)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     assert hub.locate(NAME, "main") == located and hub.missing(NAME) is None
     assert capsys.readouterr().err == ""
@@ -178,7 +171,7 @@ def test_main_is_found_again_without_a_network(
     server.revisions["main"] = converted
     located = hub.locate(NAME, "main")
     assert located.revision == hub_server.commit("main")
-    point_to("http://127.0.0.1:9", monkeypatch)
+    hub_server.point_to("http://127.0.0.1:9", monkeypatch)
     assert hub.locate(NAME, "main") == located
 
 

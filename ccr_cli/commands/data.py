@@ -70,6 +70,8 @@ def show(source: Source, workspace: Path | None = None) -> None:
     epilog=c.examples(
         "ccr data import noto-emoji",
         "ccr data import products.csv",
+        "ccr data import hf:OWNER/NAME",
+        "ccr data import 'wds:data/train-{000..012}.tar'",
         "ccr data import products.xlsx --columns text=title,media=photo --media-root /data/images",
         "ccr data import multi30k --root DIR",
         "ccr data import flickr8k-cn --root DIR --allow-partial",

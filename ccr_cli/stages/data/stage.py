@@ -1,6 +1,7 @@
 """What `ccr data import` does with its sources: find out what they are, and import them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ccr_cli.artifacts import base
@@ -15,6 +16,7 @@ from ccr_cli.stages.data.collection import find_files, import_collection
 from ccr_cli.stages.data.feature_files import import_labelled, import_mat
 from ccr_cli.stages.data.folder import import_folder
 from ccr_cli.stages.data.options import ImportOptions
+from ccr_cli.stages.data.packed import is_packed, unpack
 
 
 def import_source(workspace: Workspace, sources: Sequence[str], options: ImportOptions) -> list[base.Artifact]:
@@ -39,6 +41,9 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     if options.media_root is not None and not options.media_root.is_dir():
         raise UsageError(f"--media-root {options.media_root}: there is no such folder")
+    if options.form is None and sources and all(map(is_packed, sources)):
+        name, rows = unpack(workspace, sources)
+        sources, options = [str(rows)], replace(options, name=options.name or name)
     collection_only = options.root is not None or options.allow_partial
     if options.form is not None or (sources and all(map(_is_own, sources))):
         if collection_only:

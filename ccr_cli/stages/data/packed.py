@@ -1,0 +1,239 @@
+"""Pictures packed with their captions: Parquet with the pictures' bytes, tar files of webdataset, the hub's data sets.
+
+They are unpacked once, into a folder of the workspace with the pictures and their rows as JSON lines, which are then
+imported as any file of captions.
+"""
+
+import hashlib
+import io
+import itertools
+import json
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatch
+from functools import partial
+from glob import glob
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+from PIL import Image
+
+from ccr_cli.artifacts.base import atomic_open, refuse_special, sha256_file, sha256_text
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
+from ccr_cli.artifacts.workspace import Workspace, slug
+from ccr_cli.console import progress, say
+from ccr_cli.data.assemble import SPLIT_NAMES
+from ccr_cli.data.formats.base import LARGEST_JSON, is_media
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, redact
+from ccr_cli.hub import PROBE_SECONDS, in_time
+
+FOLDER = "unpacked"
+"""Folder of the workspace."""
+ROWS = "captions.jsonl"
+TARS, HUB = "wds:", "hf:"
+"""What stands before a pattern of tar files, and before the name of a data set on the hub."""
+_RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_CONVERTED = "refs/convert/parquet"
+"""The revision of a data set that the hub has converted to Parquet itself."""
+
+Write = Callable[[bytes, str], str]
+
+
+def is_packed(source: str) -> bool:
+    """Whether a source is a data set whose pictures are not files."""
+    path = Path(source)
+    return source.startswith((TARS, HUB)) or (path.suffix == ".parquet" and path.is_file() and bool(_pictures(path)))
+
+
+def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
+    """Unpacks sources, unless they are unpacked already.
+
+    Returns:
+        A name for the data set, and the file of rows, which lies beside the pictures.
+
+    Raises:
+        ArtifactError: If a file is missing, damaged, or holds no pictures.
+        UnavailableError: If the hub has no such data set, or cannot be reached.
+        UsageError: If a source is not named as it should be, the hub's data set has several parts, or in a dry run.
+    """
+    if len(sources) > 1 and any(source.startswith((TARS, HUB)) for source in sources):
+        raise UsageError("only one data set at a time", hint=f"ccr data import '{sources[0]}'")
+    first = sources[0]
+    if first.startswith(HUB):
+        name, files = first.removeprefix(HUB), _from_hub(first.removeprefix(HUB))
+    else:
+        files = _tars(first.removeprefix(TARS)) if first.startswith(TARS) else [Path(source) for source in sources]
+        name = re.sub(r"[-_.]*(\d+|\{.*)?$", "", files[0].stem) or files[0].stem
+    digest = sha256_text("".join(f"{file.name} {sha256_file(file)}\n" for file in files))
+    folder = workspace.root / FOLDER / f"{slug(name)}-{digest[:12]}"
+    if not (folder / ROWS).exists():
+        if workspace.dry_run:
+            raise UsageError(f"a dry run does not unpack {first}", hint="without --dry-run")
+        folder.mkdir(parents=True, exist_ok=True)
+        _unpack(files, folder)
+    return slug(name), folder / ROWS
+
+
+def _unpack(files: Sequence[Path], folder: Path) -> None:
+    """Writes the pictures of files, and at last their rows."""
+    written: dict[str, str] = {}
+
+    def write(content: bytes, name: str) -> str:
+        """Writes a picture under a name of its own; another one of the same name and content is the same."""
+        plain = PurePosixPath(slug(PurePosixPath(name.replace("\\", "/")).name))
+        ending = plain.suffix if is_media(plain.name) else f".{_format(content)}"
+        digest = hashlib.sha256(content).hexdigest()
+        for number in itertools.count(1):
+            file = f"{plain.stem}{'' if number == 1 else f'-{number}'}{ending}"
+            if written.setdefault(file, digest) == digest:
+                break
+        (folder / file).write_bytes(content)
+        return file
+
+    total = sum(file.stat().st_size for file in files) >> 20
+    with progress(total, "unpack", "MiB") as advance, atomic_open(folder / ROWS) as rows:
+        for file in files:
+            split = _split(file)
+            for row in _tar_rows(file, write) if file.suffix == ".tar" else _parquet_rows(file, write):
+                row = {**({"split": split} if split else {}), **row}
+                rows.write(f"{json.dumps(row, ensure_ascii=False, default=str)}\n".encode("utf-8", "surrogatepass"))
+            advance(file.stat().st_size >> 20)
+    say(f"{len(written):,} pictures unpacked into {folder}")
+
+
+def _format(content: bytes) -> str:
+    """The usual ending of a picture of this content; ValueError if it is none."""
+    with suppress(Exception), Image.open(io.BytesIO(content)) as picture:
+        return "jpg" if picture.format == "JPEG" else str(picture.format).lower()
+    raise ValueError("is no picture")
+
+
+def _split(path: Path) -> str:
+    """The split that a file's name or its folder names: `train-00000-of-00002.parquet`, `validation/0000.parquet`."""
+    words = re.split(r"[^a-z]+", f"{path.parent.name} {path.stem}".lower())
+    return next((word for word in reversed(words) if word in SPLIT_NAMES), "")
+
+
+def _pictures(path: Path) -> list[str]:
+    """The columns of a Parquet file that hold pictures: bytes, or objects with `bytes` and `path`."""
+
+    def holds(kind: pa.DataType) -> bool:
+        return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+    def has(kind: pa.DataType) -> bool:
+        return holds(kind) or (pa.types.is_struct(kind) and any(f.name == "bytes" and holds(f.type) for f in kind))
+
+    return [field.name for field in parquet_schema(path) if has(field.type)]
+
+
+def _parquet_rows(path: Path, write: Write) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a Parquet file, each picture replaced by the name of its file."""
+    pictures = _pictures(path)
+    if not pictures:
+        raise ArtifactError(f"{path} has no column with pictures", hint="name the file of captions alone")
+    rows = (row for batch in parquet_batches(path) for row in batch.to_pylist())
+    for number, row in enumerate(rows, 1):
+        for column in pictures:
+            value = row[column] if isinstance(row[column], Mapping) else {"bytes": row[column]}
+            name = str(value.get("path") or f"{path.stem}-{number}")
+            if value.get("bytes"):
+                try:
+                    name = write(value["bytes"], name)
+                except ValueError as error:
+                    hint = "--format parquet reads the captions alone"
+                    raise ArtifactError(f"{path}, row {number}: {column} {error}", hint) from None
+            row[column] = name if value.get("bytes") or value.get("path") else None
+        yield row
+
+
+def _tars(pattern: str) -> list[Path]:
+    """The tar files of a pattern: `*` and `?`, and `{000..012}` for numbers."""
+    if "://" in pattern or pattern.startswith("pipe:"):
+        raise UsageError(f"{TARS}{pattern}: ccr reads tar files on this machine", hint="download them first")
+    numbers = _RANGE.search(pattern)
+    if numbers:
+        first, last = numbers.groups()
+        names = [_RANGE.sub(f"{n:0{len(first)}}", pattern, count=1) for n in range(int(first), int(last) + 1)]
+        return [path for name in names for path in _tars(name)]
+    found = [Path(name) for name in sorted(glob(pattern))]
+    if not found:
+        raise ArtifactError(f"there is no {pattern}", hint=f"quote the pattern: '{TARS}data/train-*.tar'")
+    return found
+
+
+def _tar_rows(path: Path, write: Write) -> Iterator[dict[str, Any]]:
+    """Yields the samples of a tar file of webdataset: neighbouring files of one name up to its first dot."""
+    try:
+        with tarfile.open(refuse_special(path), "r|*") as tar:
+            members = ((_key(member.name), member) for member in tar if member.isreg())
+            for key, sample in itertools.groupby(members, lambda pair: pair[0][0]):
+                row: dict[str, Any] = {"item_id": key}
+                for (_, ending), member in sample:
+                    if is_media(f".{ending}") or ending in ("txt", "json", "cls"):
+                        if member.size > LARGEST_JSON:
+                            raise ArtifactError(f"{path}: {member.name} has {member.size >> 20} MiB")
+                        file = tar.extractfile(member)
+                        content = file.read() if file else b""
+                        row = {**row, **_part(path, member.name, ending, content, write)}
+                yield row
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise ArtifactError(f"{path} is cut off or damaged: {error}", hint="fetch it again") from None
+
+
+def _key(name: str) -> tuple[str, str]:
+    """Splits a name in a tar file into key and ending, as webdataset does."""
+    folder, slash, file = name.rpartition("/")
+    key, _, ending = file.partition(".")
+    return f"{folder}{slash}{key}", ending.lower()
+
+
+def _part(path: Path, name: str, ending: str, content: bytes, write: Write) -> dict[str, Any]:
+    """What one file of a sample adds to its row."""
+    try:
+        if ending == "json":
+            value = json.loads(content)
+            if not isinstance(value, dict):
+                raise ValueError("is no JSON object")
+            return value
+        if ending in ("txt", "cls"):
+            text = content.decode().strip()
+            return {"text": text} if ending == "txt" else {"label": int(text)}
+        return {"media": write(content, f"{name.replace('/', '-')}")}
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"{path}: {name}: {error}") from None
+
+
+def _from_hub(name: str) -> list[Path]:
+    """The Parquet files of a data set on the hub, downloaded into the hub's cache: `OWNER/NAME[/PART][@REVISION]`."""
+    from huggingface_hub import HfApi, snapshot_download
+
+    repo, _, revision = name.partition("@")
+    repo, part = "/".join(repo.split("/")[:2]), "/".join(repo.split("/")[2:])
+    try:
+        for version in [revision] if revision else ["main", _CONVERTED]:
+            info = in_time(partial(HfApi().dataset_info, repo, revision=version, timeout=PROBE_SECONDS))
+            listed = [entry.rfilename for entry in info.siblings or []]
+            files = [file for file in listed if fnmatch(file, f"{part}/*.parquet" if part else "*.parquet")]
+            if files:
+                break
+        else:
+            raise UnavailableError(f"the data set {name} has no Parquet files", hint="download it, and name its files")
+        parts = sorted({file.split("/")[0] for file in files if "/" in file} - {"data"})
+        if not part and len(parts) > 1:
+            raise UsageError(f"{name} has several parts: {', '.join(parts)}", hint=f"hf:{repo}/{parts[0]}")
+        say(f"{HUB}{name}: {len(files):,} Parquet files")
+        folder = snapshot_download(repo, repo_type="dataset", revision=version, allow_patterns=files)
+    except (UnavailableError, UsageError):
+        raise
+    except Exception as error:  # whatever the client raises; a second call resumes the download
+        problem = f"the data set {name} is not available from the hub: {redact(str(error)).splitlines()[0][:200]}"
+        raise UnavailableError(
+            problem, hint="check name and network, or name files: ccr data import *.parquet"
+        ) from None
+    return [Path(folder) / file for file in sorted(files)]
