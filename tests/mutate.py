@@ -172,6 +172,12 @@ def mutate_parquet(content: bytes, rng: random.Random) -> bytes:
             odd = (True, False)
         elif pa.types.is_integer(kind):
             odd = (-1, 0, 2**31 - 1, -(2**31), 10**6)
+        elif pa.types.is_struct(kind):
+            keys = {
+                "bytes": (None, b"", b"x", b"\xff\xd8\xff"),
+                "path": (None, "", "../x.png", "x", "\0.png", "q" * 5000),
+            }
+            odd = (None, *({**(values[row] or {}), key: each} for key, some in keys.items() for each in some))
         values[row] = rng.choice(odd)
         table = table.set_column(at, table.schema.field(at), pa.array(values, kind))
     sink = io.BytesIO()
@@ -382,7 +388,7 @@ def mutated(name: str, content: bytes, rng: random.Random) -> bytes:
     if content and rng.random() < 0.85:
         try:
             return own(content, rng)
-        except (OverflowError, pa.ArrowInvalid, UnicodeEncodeError, ValueError, RecursionError):
+        except (OverflowError, pa.ArrowException, UnicodeEncodeError, ValueError, RecursionError):
             pass
     return mutate_bytes(content, rng) if content else b"x"
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import random
 import shutil
 import signal
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -140,6 +142,21 @@ class Attack:
         parallel = ("--format", "parallel", place / "all.en.txt", "--lang", "en", "--ids", place / "all.txt", *listed)
         self._add("all.en.txt", (*importing, *parallel))
         self._add("all.txt", (*importing, *parallel))
+        pictures = [(name, (chain.folder / "media" / f"{name}.png").read_bytes()) for name in item_ids(chain)[:12]]
+        images = [{"bytes": content, "path": f"{name}.png"} for name, content in pictures]
+        pd.DataFrame({"image": images, "text": [[name, f"one {name}"] for name, _ in pictures]}).to_parquet(
+            place / f"{FRESH}.parquet"
+        )
+        with tarfile.open(place / f"{FRESH}.tar", "w") as archive:
+            for number, (name, content) in enumerate(pictures):
+                text = json.dumps({"text": name, "split": "test"}) if number % 2 else name
+                for ending, part in (("png", content), ("json" if number % 2 else "txt", text.encode())):
+                    info = tarfile.TarInfo(f"a/{name}.{ending}")
+                    info.size = len(part)
+                    archive.addfile(info, io.BytesIO(part))
+        for _ in range(2):
+            self._add(f"{FRESH}.parquet", (*importing, place / f"{FRESH}.parquet"))
+            self._add(f"{FRESH}.tar", (*importing, f"wds:{place / f'{FRESH}.tar'}"))
         for source, form in (
             ("train_val_videodatainfo.json", "msrvtt"),
             ("activitynet_val_1.json", "activitynet"),
@@ -288,7 +305,7 @@ class Attack:
             path.unlink()
             path.write_bytes(self.files[name])
             for folder in (*self.root.glob(f"*/{FRESH}*"), *self.root.glob(f"*/*/{FRESH}*")):
-                shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+                shutil.rmtree(folder) if folder.is_dir() else folder.unlink(missing_ok=True)
         return done.code
 
 
