@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import io
 import json
 import pickle
@@ -291,11 +292,11 @@ def test_archives_are_to_be_unpacked(tmp_path: Path) -> None:
 
 
 def test_a_format_explains_itself_and_its_options() -> None:
-    docs = {name: reader(name).__doc__ or "" for name in formats()}
+    docs = {name: inspect.getdoc(reader(name)) or "" for name in formats()}
     summaries = {doc.split("\n")[0] for doc in docs.values()}
     assert len(summaries) == len(docs) >= 10
     assert all(line.endswith(".") for line in summaries)
-    assert all(f"\n        {option}: " in docs[name] for name in docs for option in options_of(name))
+    assert all(f"\n    {option}: " in docs[name] for name in docs for option in options_of(name))
 
 
 def test_folders_and_missing_files_are_said(tmp_path: Path) -> None:
