@@ -25,6 +25,8 @@ def words(path: Path) -> list[str]:
         content = toml.read(path)
     except OSError as error:
         raise ArtifactError(f"the file of settings {str(path)!r} cannot be read: {error.strerror}") from None
+    except ArtifactError as error:
+        raise ArtifactError(error.message, hint="ccr show RUN --config > FILE.toml writes such a file") from None
     settings = content.pop("set", {})
     if "config" in content or not isinstance(settings, Mapping):
         raise UsageError(f"{path} has {'the key config' if 'config' in content else 'a key set that is no table'}")

@@ -140,7 +140,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
     schema = pa.schema([field for field in COLUMNS if field.name in pairs or field.name in _EMPTY])
     frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[schema.names].sort_values("place")
     for field in filter(lambda field: field.type == pa.string(), schema):
-        frame[field.name] = frame[field.name].map(lambda text: HIDDEN.sub("\ufffd", text), na_action="ignore")
+        frame[field.name] = frame[field.name].map(_visible, na_action="ignore")
     with atomic_open(path) as handle:
         if path.suffix.lower() == ".parquet":
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
@@ -223,6 +223,8 @@ def read(path: Path) -> PairsFile:
         if rows_N.any():
             row = int(rows_N.to_numpy().argmax())
             todo = "type clean or noisy, or leave the whole column out" if name == "verdict" else None
+            if name in PROBABILITIES:
+                todo = f"type a number, or leave the columns {', '.join(PROBABILITIES)} out"
             raise UsageError(f"{path}, line {lines[row]}: {name} {columns[name][row]!r} is not {what}", hint=todo)
     return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread)
 
@@ -269,6 +271,15 @@ def _probability(cell: str) -> float:
 def _unquoted(cell: str) -> str:
     """A cell of a spreadsheet without the apostrophe that prevents a formula."""
     return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
+
+
+def _visible(text: str) -> str:
+    return HIDDEN.sub("\ufffd", text)
+
+
+def comparable(text: str) -> str:
+    """A text as `write` and `read` leave it, to compare the texts of a list with those that it was made from."""
+    return one_line(_visible(text))
 
 
 def one_line(text: str) -> str:

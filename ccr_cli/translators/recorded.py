@@ -121,7 +121,7 @@ def identity(config: Config) -> dict[str, str]:
 def _own_table(config: Config) -> Path:
     path = Path(config.table).expanduser()
     if not path.exists():
-        raise UnavailableError(f"no table {path}", hint="--set table=FILE")
+        raise UnavailableError(f"there is no file {path}", hint="--set table=FILE with its full path")
     if not path.is_file() or not path.name.lower().endswith(_FORMATS):
         what = "of another format" if path.is_file() else "no file"
         formats = "*.tsv, *.csv or *.xlsx (columns source and target), *.jsonl, *.caption.txt"

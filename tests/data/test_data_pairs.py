@@ -12,6 +12,7 @@ import pytest
 
 from ccr_cli.data import pairs_file
 from ccr_cli.errors import UsageError
+from ccr_cli.stages.shared.judged_texts import texts_of
 
 ODD = ['=cmd()|"x"', "'tis", "'=x", "-1", "a, b\nc\r\td", "@me", "\tt", " +1", "猫", "x\ry", ""]
 
@@ -48,6 +49,15 @@ def test_what_is_written_comes_back(suffix: str, tmp_path: Path) -> None:
 
 def test_texts_are_compared_however_lines_end() -> None:
     assert pairs_file.one_line("a\r\nb ") == pairs_file.one_line("a\nb") == "a b"
+
+
+@pytest.mark.parametrize("suffix", pairs_file.SUFFIXES)
+def test_a_written_text_with_hidden_characters_is_still_that_text(suffix: str, tmp_path: Path) -> None:
+    frame, path = table(["a\x07b", "a\u202eb\r\nc", "a\x1fb", "a b"]), tmp_path / f"pairs{suffix}"
+    pairs_file.write(path, frame)
+    found = pairs_file.read(path).frame
+    assert texts_of(found, "source_text") == texts_of(frame, "source_text")
+    assert "\ufffd" in found["source_text"][0] and pairs_file.comparable("a\x1fb") != pairs_file.comparable("a b")
 
 
 def test_no_cell_of_a_csv_is_a_formula(tmp_path: Path) -> None:

@@ -102,7 +102,10 @@ def _diagnose(
     if judge.compares_texts and others:
         triplets = triplets.select(np.flatnonzero([bool(texts) for texts in triplets.references]))
     if triplets.dropped:
-        warn(f"{counted(triplets.dropped, 'caption')} left out, without a text that the judge could compare")
+        captions = source.captions[source.captions["lang"] == source.source_lang]["caption_id"]
+        first = captions[~captions.isin(triplets.slot_ids)].iloc[0]
+        left_out = f"{counted(triplets.dropped, 'caption')}, such as {first!r}, left out"
+        warn(f"{left_out}, without a text that the judge could compare")
     say(f"{build.request['judge']}: comparing {counted(len(triplets), 'caption')} with their translations")
     opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(0, "diagnose"), config=witnesses)
     items, back = triplets.item_N.tolist(), round_trips(texts)

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import pandas as pd
 
 from ccr_cli.artifacts import base, translation
-from ccr_cli.data.pairs_file import one_line
+from ccr_cli.data.pairs_file import comparable
 
 
 def texts_of(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
-    """Ids of source captions with a text of each, however programs end lines."""
-    return list(zip(frame["source_caption_id"], map(one_line, frame[column]), strict=True))
+    """Ids of source captions with a text of each, as lists of pairs have it."""
+    return list(zip(frame["source_caption_id"], map(comparable, frame[column]), strict=True))
 
 
 def forward_texts(frame: pd.DataFrame) -> set[tuple[str, str]]:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.console import counted, say, warn
-from ccr_cli.data.pairs_file import WHERE_TO_CORRECT, PairsFile, one_line, read
+from ccr_cli.data.pairs_file import WHERE_TO_CORRECT, PairsFile, comparable, read
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
@@ -104,8 +104,8 @@ class PairSelection:
         same_N = np.ones(len(triplets), dtype=bool)
         for name, values in zip(_TEXTS, (triplets.source, triplets.target, items), strict=True):
             if name in self.table.frame:
-                listed = np.array(list(map(one_line, self.table.frame[name])), dtype=object)
-                same_N &= listed[row_N] == np.array(list(map(one_line, values)), dtype=object)
+                listed = np.array(list(map(comparable, self.table.frame[name])), dtype=object)
+                same_N &= listed[row_N] == np.array(list(map(comparable, values)), dtype=object)
         return same_N
 
     def _belief(self, row_N: npt.NDArray[np.int64], trusted_N: npt.NDArray[np.bool_]) -> Belief[FloatArray]:

@@ -93,7 +93,7 @@ class Retranslation:
         )
         outcome = f"new translations: {len(changed)} of {counted(len(self.captions), 'caption')}{by_hand}"
         if not (changed or self.engine_named):
-            raise UsageError(f"{outcome}: nothing was written", hint="another engine: --engine NAME, or corrections")
+            raise UsageError(f"{outcome}: nothing was written", hint="another --engine, or other corrections")
         say(outcome) if changed else warn(f"{outcome}; try another engine or model")
         return ordered
 
