@@ -173,7 +173,7 @@ class Command(TyperCommand):
         return rest
 
     def _with_file(self, ctx: Any, words: list[str], rest: Sequence[str]) -> list[str]:
-        """The words with those of the file that `--config` names before them; artifacts record them so."""
+        """The words, with those that the file of `--config` adds before them; artifacts record them so."""
         place = next((n for n, word in enumerate(words) if word.partition("=")[0] == "--config"), None)
         if place is None or all(param.name != "config" or getattr(param, "is_flag", False) for param in self.params):
             return words
@@ -181,8 +181,11 @@ class Command(TyperCommand):
 
         _, equals, value = words[place].partition("=")
         others = words[:place] + words[place + (1 if equals else 2) :]
+        file = Path(value if equals else "".join(words[place + 1 : place + 2]))
         try:
-            expanded = [*config_file.words(Path(value if equals else "".join(words[place + 1 : place + 2]))), *others]
+            if any(word.partition("=")[0] == "--config" for word in others):
+                raise UsageError("--config is there twice: settings come from one file", "--set KEY=VALUE overrides it")
+            expanded = [*config_file.words(file, others), *others]
         except CcrError as error:
             _exit(error)
         ctx.with_resource(recorded_as([*ctx.command_path.split()[1:], *expanded, *rest]))

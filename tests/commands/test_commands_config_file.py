@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.commands import config_file
 
 FILE = """
 method = "infonce"
@@ -98,3 +100,39 @@ def test_a_sweep_over_a_file(workspace: Chain, file: Path) -> None:
     done = toy.ok("train", "--config", file, "--sweep", "seed=1,2", "--json", workspace=workspace.root)
     seeds = [base.load(Path(fact["path"])).request["seed"] for fact in json.loads(done.out)["made"]]
     assert seeds[-2:] == [1, 2]
+
+
+def test_the_command_line_replaces_languages_and_swept_settings(file: Path) -> None:
+    file.write_text('lang = "de"\nseed = 3\nnoise_seed = 4\n[set]\nlayer_decay = 1.0\ndim = 32\n', encoding="utf-8")
+    assert config_file.words(file) == [
+        "--lang=de",
+        "--seed=3",
+        "--noise-seed=4",
+        "--set=layer_decay=1.0",
+        "--set=dim=32",
+    ]
+    others = ["--lang", "es", "--sweep", "seed=0,1", "--sweep=layer-decay=0.5,1"]
+    assert config_file.words(file, others) == ["--noise-seed=4", "--set=dim=32"]
+
+
+def test_a_sweep_over_what_the_file_sets(workspace: Chain, file: Path) -> None:
+    file.write_text(f"seed = 3\n{FILE}", encoding="utf-8")
+    axes = ("--sweep", "seed=1,2", "--sweep", "dim=16")
+    done = toy.ok("train", "--config", file, *axes, "--dry-run", "--json", workspace=workspace.root)
+    seeds = [fact["request"]["seed"] for fact in json.loads(done.out)["made"] if fact["kind"] == "run"]
+    assert seeds == [1, 2]
+
+
+def test_two_files_are_refused(sources: Chain, file: Path) -> None:
+    done = sources.ccr("train", "--config", file, f"--config={file}")
+    assert (done.code, done.out) == (2, "") and "--config" in done.err
+
+
+def test_a_written_file_names_the_verdicts_and_leaves_the_usual_noise_seed_out(finished: Chain) -> None:
+    run = finished.find("run", "uml")
+    assert "noise-seed" not in tomllib.loads(config_file.of_run(run))
+    pairs = {"sha256": "0123abcd", "as": "weights"}
+    other = replace(run, request=run.request | {"pairs": pairs, "noise": run.request["noise"] | {"seed": 7}})
+    written = config_file.of_run(other)
+    assert "0123abcd" in written and "--weigh-verdicts" in written
+    assert tomllib.loads(written)["noise-seed"] == 7
