@@ -153,6 +153,9 @@ def _read(name: str, own: dataclasses.Field[Any] | None, hint: Any, value: Any) 
     try:
         if facts["command_line"]:
             kind, read = facts["command_line"]
+            several = name == "set" and isinstance(value, Mapping) and value.values()
+            if any(isinstance(each, list | tuple) for each in several or ()):
+                raise ValueError("one value for each option")
             words = _texts(value)
             return read(words if list[str] in (kind, *typing.get_args(kind)) else words[0])
         value = _typed(value, hint)

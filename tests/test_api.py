@@ -169,6 +169,7 @@ def test_nothing_is_printed_unless_asked(
         (lambda ws: ccr.train(method="um1", workspace=ws), UsageError, ("'um1'",), "uml"),
         (lambda ws: ccr.train("runs/none", workspace=ws), ArtifactError, ("runs/none",), ""),
         (lambda ws: ccr.train(set={"no_option": 1}, workspace=ws), UsageError, ("'no_option'",), "options"),
+        (lambda ws: ccr.train(set={"lr": [0.1, 0.2]}, workspace=ws), UsageError, ("'lr'", "one value"), None),
         (lambda ws: ccr.train(epochs=-1, workspace=ws), UsageError, ("epochs=-1", "0"), None),
         (lambda ws: ccr.train(seed="x", workspace=ws), UsageError, ("seed='x'",), None),  # type: ignore[arg-type]
         (lambda ws: ccr.train(noise=40, workspace=ws), UsageError, ("40",), "0.4"),

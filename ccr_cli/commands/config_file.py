@@ -74,7 +74,7 @@ def of_run(run: Artifact) -> str:
     known = {field.name for field in dataclasses.fields(registry.load("methods", request["method"]).Config)}
     settings = {key: value for key, value in configured.items() if key in known - named.keys() and value is not None}
     weighted = ", with --weigh-verdicts" if (request.get("pairs") or {}).get("as") == "weights" else ""
-    head = f"# trained on {', '.join(parent.id for parent in run.parents)}\n"
+    head = f"# trained on {' '.join(parent.path for parent in run.parents if parent.kind != 'noise')}\n"
     head += "".join(
         f"# and --{named[name]} FILE, sha256 {request[name]['sha256']}{weighted * (name == 'pairs')}\n"
         for name in ("pairs", "text_vectors")
