@@ -12,9 +12,16 @@ import torch
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-SIZES = (2, 3, 128)
+SIZES = (2, 3, 24, pytest.param(128, marks=pytest.mark.slow))
 KINDS = ("random", "saturated", "equal")
 MASKS = ("full", "duplicates", "one-sided")
+
+
+def every_case(test: Callable[..., None]) -> Callable[..., None]:
+    """Runs a test for every size, kind and mask."""
+    for name, values in (("mask_kind", MASKS), ("kind", KINDS), ("size", SIZES)):
+        test = pytest.mark.parametrize(name, values)(test)
+    return test
 
 
 def make(size: int, kind: str, mask_kind: str, count: int = 1) -> tuple[list[Array], Mask, Array]:

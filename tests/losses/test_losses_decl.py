@@ -16,10 +16,7 @@ from ccr_cli.losses.evidential import evidence
 
 TAU = 0.1
 Target = Literal["weight", "zero"]
-every_case = pytest.mark.parametrize(
-    ("size", "kind", "mask_kind"),
-    [(size, kind, mask) for size in losscases.SIZES for kind in losscases.KINDS for mask in losscases.MASKS],
-)
+every_case = losscases.every_case
 
 # Float32 against float64, relative and absolute: about twice the largest error measured over all cases.
 VALUE_32 = (2e-7, 2e-8)

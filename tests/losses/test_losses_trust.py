@@ -16,10 +16,7 @@ from ccr_cli.losses import trust
 
 TAU = 0.05
 FORMS: tuple[trust.Form, ...] = ("exp", "relu", "softplus")
-every_case = pytest.mark.parametrize(
-    ("size", "kind", "mask_kind"),
-    [(size, kind, mask) for size in losscases.SIZES for kind in losscases.KINDS for mask in losscases.MASKS],
-)
+every_case = losscases.every_case
 
 # Float32 against float64, relative and absolute: about twice the largest error measured over all cases.
 VALUE_32 = (5e-7, 5e-8)

@@ -119,7 +119,9 @@ def test_sizes_of_every_layer_at_64_frames() -> None:
 
 
 @pytest.mark.parametrize("frames", [1, 7, 8, 9, 16, 17, 64, 65])
-@pytest.mark.parametrize(("height", "width"), [(224, 224), (225, 223), (32, 33), (1, 1)])
+@pytest.mark.parametrize(
+    ("height", "width"), [(224, 224), pytest.param(225, 223, marks=pytest.mark.slow), (32, 33), (1, 1)]
+)
 def test_any_number_of_frames_and_any_size_work(frames: int, height: int, width: int) -> None:
     with torch.device("meta"):
         network = i3d.InceptionI3d().eval()

@@ -572,6 +572,7 @@ def test_what_is_no_own_file_is_not_taken_for_one(here: Path) -> None:
     assert not Path("space").exists()
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path) -> None:
     table("products.csv")
     old = run("products.csv").made
