@@ -107,14 +107,9 @@ def on_terminal(workspace: Path, *words: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(("data", "describe", "toy"), marks=pytest.mark.slow),
-        ("search", "[/x] rojo"),
-        pytest.param(("evaluate", "-v"), marks=pytest.mark.slow),
-    ],
-    ids=lambda w: w[0],
+    "words", [("data", "describe", "toy"), ("search", "[/x] rojo"), ("evaluate", "-v")], ids=lambda w: w[0]
 )
 def test_a_table_on_a_terminal(words: tuple[str, ...], odd: Chain) -> None:
     said = on_terminal(odd.root, *words)

@@ -195,6 +195,7 @@ def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> 
     assert torch.equal(given.visual.rows_ND, before[0]) and torch.equal(given.p.VT, before[1])
 
 
+@pytest.mark.slow
 @every_trained_method
 def test_overfits_eight_pairs(name: str) -> None:
     method = make(name)

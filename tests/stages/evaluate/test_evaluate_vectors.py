@@ -161,6 +161,7 @@ def test_test_items_alone_will_do(chain_alone: Chain, tmp_path: Path) -> None:
     assert (done.code, done.out) == (4, "") and "en captions" in done.err
 
 
+@pytest.mark.slow
 def test_every_later_command_reads_the_run(evaluated: Chain, tmp_path: Path) -> None:
     chain = Chain(evaluated.folder, shutil.copytree(evaluated.root, tmp_path / "ws"))
     run, captions = chain.find("run").path, captions_of(chain)

@@ -129,9 +129,10 @@ def encoders(tmp_path: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoder", "each"),
-    [("efficientnet-lite0", 2), pytest.param("i3d", 1, marks=pytest.mark.slow), ("video", 1)],
+    [("efficientnet-lite0", 2), ("i3d", 1), ("video", 1)],
 )
 def test_twenty_damaged_files_of_two_hundred_are_named(
     encoder: str, each: int, source: Videos, encoders: dict[str, tuple[str, ...]]
