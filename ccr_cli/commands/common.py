@@ -12,7 +12,7 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -53,6 +53,8 @@ _ARTIFACTS = (
     "Artifacts to work on, in any order: paths, names or their beginnings, `latest`, `best:SumR` (the best run on "
     "validation), or `-`, which reads paths from standard input. Default: those of the workspace that fit."
 )
+_EXPANDED = "ccr.expanded"
+"""The key of a context under which the words of a file of settings are kept."""
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
 _SHARED: dict[str, dataclasses.Field[Any]] = SHARED | {
     "workspace": where(
@@ -188,8 +190,13 @@ class Command(TyperCommand):
             expanded = [*config_file.words(file, others), *others]
         except CcrError as error:
             _exit(error)
-        ctx.with_resource(recorded_as([*ctx.command_path.split()[1:], *expanded, *rest]))
+        ctx.meta[_EXPANDED] = [*ctx.command_path.split()[1:], *expanded, *rest]
         return expanded
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command; artifacts record the words of a file of settings in place of the file."""
+        with recorded_as(ctx.meta[_EXPANDED]) if _EXPANDED in ctx.meta else nullcontext():
+            return super().invoke(ctx)
 
     def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> None:
         """Ends the program at a flag that the command does not have, with what may be meant."""

@@ -12,6 +12,7 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base
+from ccr_cli.artifacts.build import recorded_words
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import config_file
 
@@ -86,8 +87,9 @@ def test_a_wrong_file(content: str | None, code: int, word: str, file: Path, sou
         file.unlink()
     else:
         file.write_text(content, encoding="utf-8")
-    before = len(Workspace(sources.root).artifacts())
+    before, words = len(Workspace(sources.root).artifacts()), recorded_words()
     done = sources.ccr("train", "--config", file)
+    assert recorded_words() == words, "an artifact made later in this process records its own command"
     assert (done.code, done.out) == (code, "") and word in done.err and "Traceback" not in done.err
     assert len(Workspace(sources.root).artifacts()) == before
 
