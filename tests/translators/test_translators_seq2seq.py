@@ -53,6 +53,7 @@ def test_a_language_that_the_model_does_not_know(m2m100: Path, nllb: Path) -> No
         translator(nllb, "tlh", "de")
 
 
+@pytest.mark.slow
 def test_marian_with_several_target_languages(tmp_path: Path) -> None:
     model = tinymt.marian(tmp_path, [">>cmn_Hans<<", ">>cmn_Hant<<", ">>deu<<"])
     assert translator(model, "en", "zh")._route.prefix == ">>cmn_Hans<< "

@@ -149,6 +149,7 @@ def test_transformers_alone_loads_the_tower(family: str, space: Chain, models: P
     assert cosines(out_TD.numpy(), own(run)).min() > 0.99999
 
 
+@pytest.mark.slow
 def test_both_models_of_a_run(space: Chain, models: Path) -> None:
     run = train(space, models / "bert", "trine", "max_tokens=9", name="bert-trine")
     folder = export(space, run)

@@ -86,6 +86,7 @@ def test_the_page_has_a_section_that_quotes_and_cites(copy: Chain) -> None:
     assert "FUME:" not in section
 
 
+@pytest.mark.slow
 def test_it_is_another_report_and_the_usual_one_says_nothing_of_it(copy: Chain) -> None:
     usual = copy.ccr("report").made
     beside = copy.ccr("report", "--published").made

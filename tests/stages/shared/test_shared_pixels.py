@@ -124,6 +124,7 @@ def test_the_network_begins_where_the_features_end(place: Chain) -> None:
     assert torch.equal(pictures.select(torch.tensor([1])).rows_ND, one.rows_ND)
 
 
+@pytest.mark.slow
 def test_a_run_from_media(place: Chain, model: Path) -> None:
     made = toy.ok(*TRAIN, workspace=place.root).made
     assert "from media" not in made.name and [parent.kind for parent in made.parents][-1] == "features"
@@ -157,6 +158,7 @@ def test_a_run_from_media(place: Chain, model: Path) -> None:
     assert cosine(made, export, picture) > 0.9999, "with the weights that were trained, though no licence is known"
 
 
+@pytest.mark.slow
 def test_equal_seeds_and_stops_give_equal_bytes(place: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = (*TRAIN, "--set", "visual_frozen_layers=1")
     whole = toy.ok(*options, "--name", "whole", workspace=place.root).made

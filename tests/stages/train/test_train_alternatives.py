@@ -199,6 +199,7 @@ def test_the_order_of_the_names_and_the_mix_make_other_runs(root: Path) -> None:
     assert [line.split("\t")[0] for line in swept.out.splitlines()[1:]] == ["draw", "weighted", "trusted"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--set", "judge=two-group", "--translation-mix", "weighted")])
 def test_a_run_that_is_stopped_ends_in_the_same_bytes(
     options: tuple[str, ...], space: Path, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +282,7 @@ def test_a_list_of_pairs_tells_the_translations_apart(space: Path, tmp_path: Pat
     assert run.config(renewed)["translations"] == {"es": ["es-one", mended.name]}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unillustrated")
 def test_evaluations_and_reports_name_all_engines(space: Path) -> None:
     toy.ok(*TRAIN, NAMES[0], "--name", "one", workspace=space)

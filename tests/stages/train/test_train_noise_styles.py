@@ -95,6 +95,7 @@ def test_oracle_logs_and_diagnosis_know_the_truth(style: str, trained: Chain) ->
     assert diagnosis.summary(found)["detection"]["auroc"] == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unillustrated")
 def test_the_report_and_the_signature_name_the_noise(trained: Chain) -> None:
     for style, target in (("words", "translation"), ("mixed", "any")):

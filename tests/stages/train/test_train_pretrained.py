@@ -108,6 +108,7 @@ def test_a_learned_temperature_starts_at_the_models_own(aligned: Chain, models: 
     assert train(aligned, "infonce", *options, "temperature=0.3").made.request["temperature"] == 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("judge", ["two-group", "gmm", "triangle", "osa"])
 def test_a_judge_of_an_epoch_speaks_before_the_first_step_if_there_is_no_warm_up(judge: str, aligned: Chain) -> None:
     how = ("head=residual", "epochs=1", "lr=0.02", "judge_side=cross_modal")
@@ -123,6 +124,7 @@ def test_a_judge_of_an_epoch_speaks_before_the_first_step_if_there_is_no_warm_up
     assert bool(run.history(waiting)["loss.infonce_vt"].iloc[1] == losses[0]) == (judge != "osa")
 
 
+@pytest.mark.slow
 def test_osa_reads_the_pretrained_model_and_keeps_its_opinion(aligned: Chain, tmp_path: Path) -> None:
     sides = {}
     for side in ("cross_modal", "cross_lingual"):

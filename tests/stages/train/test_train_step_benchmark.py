@@ -41,6 +41,7 @@ def test_both_loops_take_the_same_step(job: train_step.Job, monkeypatch: pytest.
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_every_variant_is_measured_and_the_weights_are_moved(job: train_step.Job) -> None:
     before = {name: weight.detach().clone() for name, weight in job.method.named_parameters()}
     job.draw()

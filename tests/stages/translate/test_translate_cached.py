@@ -179,6 +179,7 @@ def test_what_is_known_is_said(root: Path, engine: Engine) -> None:
     assert "en -> es (round1): 96 of 96" in err and "en -> es (forward): 96 of 96" in err
 
 
+@pytest.mark.slow
 def test_two_rounds_go_through_the_pair_twice(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "GROUP_SENTENCES", 7)
     folder = toy.toy()

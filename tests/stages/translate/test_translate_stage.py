@@ -259,6 +259,7 @@ def test_what_stops_one_language_does_not_stop_the_others(langs: tuple[str, ...]
     assert told.code == code and [each["name"] for each in json.loads(told.out)["made"]] == ["es-recorded"]
 
 
+@pytest.mark.slow
 def test_several_engines_make_a_translation_each(tmp_path: Path, engine: Engine) -> None:
     folder, engines = toy.toy(), ("--engine", "recorded", "--engine", "apertium", "--engine", "recorded")
     root = imported(folder, tmp_path)

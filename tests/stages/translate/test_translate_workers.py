@@ -48,6 +48,7 @@ def test_parts_in_any_order_make_one_artifact(order: tuple[int, ...], root: Path
     assert "es-apertium-" in (err := toy.ok(*ALL, "--shard", "1/2", workspace=root).err) and "nothing is left" in err
 
 
+@pytest.mark.slow
 def test_a_part_that_is_missing_is_made_up_for(root: Path, engine: Engine) -> None:
     wanted = single(root)
     engine.forget()
@@ -65,6 +66,7 @@ def test_more_parts_than_work(root: Path, engine: Engine) -> None:
     assert "part 64 of 64: 0 captions" in done.err and "10 groups of up to 10" in done.err
 
 
+@pytest.mark.slow
 def test_what_fails_in_a_part_is_left_to_the_artifact(root: Path, engine: Engine) -> None:
     folder = toy.toy()
     table = folder.tables["en-es"] | folder.tables["es-en"]
