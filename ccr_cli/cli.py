@@ -28,7 +28,7 @@ app.add_typer(data.app, name="data", rich_help_panel="Pipeline")
 _PANELS = {
     "Pipeline": ("translate", "extract", "train", "evaluate", "diagnose"),
     "Tools": (
-        *("compare", "report", "search", "index", "serve", "export", "demo"),
+        *("compare", "review", "report", "search", "index", "serve", "export", "demo"),
         *("show", "verify", "rebuild", "doctor", "plugins"),
     ),
 }

@@ -43,7 +43,7 @@ FORBIDDEN = {
 }
 """What a folder may not import whatever its line says: these know nothing of files, or of our torch modules."""
 STAGES: tuple[tuple[str, ...], ...] = (
-    ("report",),
+    ("report", "review"),
     ("ray_executor", "doctor", "plugins", "verify"),
     ("evaluate", "diagnose", "search"),
     ("train",),

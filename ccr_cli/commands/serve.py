@@ -29,7 +29,7 @@ def serve(
     from ccr_cli.stages.search.server import serve as stage
     from ccr_cli.stages.search.stage import open_searcher
 
-    access_rules(options)
+    access_rules(options, options.max_upload << 20)
     inputs = call.inputs()
     searcher = open_searcher(inputs, searched)
     searcher.calibrate()

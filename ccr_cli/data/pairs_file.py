@@ -3,6 +3,8 @@
 Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A table is read
 as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas,
 percentages, names of columns in any case, and without empty cells at the end of a row.
+
+A file with the columns `REVIEW` is a log of verdicts (`data.review_file`): of each pair the verdict that stands is read.
 """
 
 import csv
@@ -10,7 +12,7 @@ import hashlib
 import io
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -39,13 +41,19 @@ COLUMNS = table_schema(
 """The columns of `ccr diagnose --export`, in order; `correction` is empty until a person types a translation. The file
 of a run lacks `split`: all of its pairs are training pairs. `alternative`, the name of the translation, is there only
 where a run has several of one language, and `witness`, its text, where one other translation was compared."""
+KEY = ("slot_id", "lang", "alternative")
+"""Identifies a pair, as far as a file has these columns."""
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
 """Columns that may be lacking, and are empty then."""
+REVIEW = ("reviewer", "time")
+"""The last columns of a file of `ccr review`, to which each verdict adds a row."""
+UNDONE = "undone"
+"""In place of a verdict: the reviewer takes back the last one on this pair."""
 SENTENCES = ("source_text", "translation", "correction", "witness")
 SUFFIXES = (".parquet", ".csv", ".xlsx")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
-VERDICTS = ("clean", "noisy", "not judged")
+VERDICTS = CLEAN, NOISY, NOT_JUDGED = "clean", "noisy", "not judged"
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
 """Beginning of a cell that a spreadsheet runs as a formula; a leading apostrophe prevents that."""
@@ -53,6 +61,9 @@ _DAMAGED = re.compile(r"=.*|#(NAME\?|VALUE!|REF!|N/A|DIV/0!|NUM!|NULL!)", re.DOT
 """A text that a spreadsheet took for a formula."""
 WHERE_TO_CORRECT = "a correction belongs in the column correction, and the column translation stays as it was"
 _HINT = "ccr diagnose RUN --export FILE writes such a file"
+_LOG_HEADER = re.compile(rb"\xef\xbb\xbfslot_id,[a-z_,]*,reviewer,time\r\n")
+_WHOLE = re.compile(rb",\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\r?\Z")
+"""End of a complete row of a log."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +77,9 @@ class PairsFile:
     encoding: str = ""
     """Of a text that is not UTF-8."""
     unread: tuple[str, ...] = ()
-    """Columns that are not among `COLUMNS`."""
+    """Columns that are not among `COLUMNS` and `REVIEW`."""
+    reviewed: bool = False
+    """Whether it has the verdicts of reviewers, on some of the pairs: nothing is known of the others."""
 
     def require(self, *columns: str) -> None:
         """Refuses a file without these columns; says which columns are not read, and if it was not read as UTF-8."""
@@ -92,7 +105,7 @@ class PairsFile:
                 f"{self.path}: {unknown[0]!r} is no source caption of {data.name}{more}",
                 hint="the file must contain pairs of this data set only",
             )
-        missing = sorted(set(langs) - self.langs) if self.langs else []
+        missing = sorted(set(langs) - self.langs) if self.langs and not self.reviewed else []
         if missing:
             raise UsageError(f"{self.path} has pairs in {' and '.join(sorted(self.langs))}, and none in {missing[0]}")
 
@@ -119,10 +132,11 @@ def check(path: Path) -> None:
     except UsageError as error:
         raise UsageError(f"{path} would be written over: {error.message}", hint="another file name") from None
     corrected = int(np.count_nonzero(table.correction))
-    if corrected or table.unread:
+    if corrected or table.unread or table.reviewed:
         what = [
             *([counted(corrected, "correction")] if corrected else []),
             *(f"the column {name}" for name in table.unread),
+            *(["verdicts of reviewers"] if table.reviewed else []),
         ]
         raise UsageError(f"{path} has {', '.join(what)}, which would be lost", hint="another file name")
 
@@ -146,7 +160,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
-        rows = [list(frame.columns), *(list(map(_cell, row)) for row in frame.itertuples(index=False))]
+        rows = [list(frame.columns), *(list(map(safe_cell, row)) for row in frame.itertuples(index=False))]
         if path.suffix.lower() == ".xlsx":
             handle.write(workbook(rows, SENTENCES))
             return
@@ -155,7 +169,7 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
         handle.write(out.getvalue().encode("utf-8-sig"))  # without the mark Excel takes it for cp1252
 
 
-def _cell(value: object) -> object:
+def safe_cell(value: object) -> object:
     """A value as a cell that no spreadsheet runs as a formula."""
     if not isinstance(value, str):
         return value
@@ -180,6 +194,10 @@ def read(path: Path) -> PairsFile:
             rows = _parquet(path)
         elif suffix == ".xlsx":
             rows = sheet_rows(path)
+        elif torn := torn_row(content):
+            say(f"{path}: the last row is incomplete and is left out: {torn.decode(errors='replace')!r}")
+            text = content.removesuffix(torn).decode("utf-8-sig")
+            rows = enumerate(csv.reader(io.StringIO(text, newline="")), 1)
         else:
             encoding = guessed_encoding(path, {}).get("encoding", "")
             how = {"encoding": encoding or "utf-8"}
@@ -190,6 +208,12 @@ def read(path: Path) -> PairsFile:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None
     except ArtifactError as error:
         raise UsageError(error.message, hint="save it as CSV UTF-8") from None
+    reviewed = {*columns} >= {*REVIEW, "slot_id", "verdict"}
+    if reviewed:
+        standing = _standing(columns)
+        columns = {name: [cells[row] for row in standing] for name, cells in columns.items()}
+        columns["correction"] = list(standing.values())
+        lines = [lines[row] for row in standing]
     if not content or (columns and not lines):
         raise UsageError(f"{path} is empty")
     if not {"slot_id", "source_caption_id"} & {*columns}:
@@ -200,7 +224,7 @@ def read(path: Path) -> PairsFile:
     of_sheet = suffix != ".parquet"
     frame = pd.DataFrame(
         {
-            name: pd.Series([_unquoted(cell) if of_sheet else cell for cell in cells], dtype=object)
+            name: pd.Series([unquoted(cell) if of_sheet else cell for cell in cells], dtype=object)
             for name, cells in columns.items()
         }
     )
@@ -209,7 +233,7 @@ def read(path: Path) -> PairsFile:
         frame["verdict"] = frame["verdict"].str.strip().str.lower()
         wrong["verdict"] = ~frame["verdict"].isin(VERDICTS), "clean, noisy or not judged"
     if "slot_id" in frame:
-        key = [name for name in ("slot_id", "lang", "alternative") if name in frame]
+        key = [name for name in KEY if name in frame]
         wrong["slot_id"] = frame.duplicated(key), "unique"
     for name in PROBABILITIES:
         if name in frame:
@@ -226,7 +250,52 @@ def read(path: Path) -> PairsFile:
             if name in PROBABILITIES:
                 todo = f"type a number, or leave the columns {', '.join(PROBABILITIES)} out"
             raise UsageError(f"{path}, line {lines[row]}: {name} {columns[name][row]!r} is not {what}", hint=todo)
-    return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread)
+    return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread, reviewed)
+
+
+def torn_row(content: bytes) -> bytes:
+    """The incomplete last row of a log of verdicts, whose writing was interrupted; empty if all are complete."""
+    tail = content[content.rfind(b"\n") + 1 :]
+    return tail if tail and _LOG_HEADER.match(content) and not _WHOLE.search(tail) else b""
+
+
+Key = tuple[str, ...]
+"""The cells that identify a pair."""
+
+
+def last_verdicts(rows: Iterable[tuple[Key, str, str]]) -> dict[Key, dict[str, int]]:
+    """The verdicts of a log that were not taken back, given the pair, the reviewer and the verdict of each row.
+
+    Returns:
+        By pair and reviewer, the number of the last such row.
+    """
+    kept: dict[Key, dict[str, list[int]]] = {}
+    for number, (pair, reviewer, verdict) in enumerate(rows):
+        own = kept.setdefault(pair, {}).setdefault(reviewer, [])
+        if verdict != UNDONE:
+            own.append(number)
+        elif own:
+            own.pop()
+    return {pair: last for pair, by in kept.items() if (last := {name: own[-1] for name, own in by.items() if own})}
+
+
+def standing(last: Collection[int], verdicts: Sequence[str], corrections: Sequence[str]) -> tuple[int, str]:
+    """The row of a pair that stands, of the last one of each reviewer, and the correction that stands.
+
+    The latest verdict counts, and a pair that was skipped has none. A correction outlives another reviewer's `noisy`.
+    """
+    judged = [row for row in sorted(last) if verdicts[row] != NOT_JUDGED] or sorted(last)
+    typed = [corrections[row] for row in judged if corrections[row]]
+    return judged[-1], typed[-1] if typed and verdicts[judged[-1]] == NOISY else ""
+
+
+def _standing(columns: dict[str, list[str]]) -> dict[int, str]:
+    """The rows of a log that stand, in its order, with their corrections."""
+    verdicts = [verdict.strip().lower() for verdict in columns["verdict"]]
+    corrections = columns.get("correction", [""] * len(verdicts))
+    keys = zip(*(columns[name] for name in KEY if name in columns), strict=True)
+    last = last_verdicts(zip(keys, columns["reviewer"], verdicts, strict=True))
+    return dict(sorted(standing(by.values(), verdicts, corrections) for by in last.values()))
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -240,11 +309,12 @@ def _table(rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[str, list[str]],
     """Reads a table, given the number and the cells of each row, the header first.
 
     Returns:
-        The cells of the columns in `COLUMNS` as they are, the names of the other columns, and the number of each row.
+        The cells of the columns in `COLUMNS` and `REVIEW` as they are, the names of the other columns, and the number of each row.
     """
     header = [name.strip() for name in next(rows, (1, []))[1]]
-    names = [name.lower() if name.lower() in COLUMNS.names else name for name in header]
-    if twice := [name for name in COLUMNS.names if names.count(name) > 1]:
+    known = (*COLUMNS.names, *REVIEW)
+    names = [name.lower() if name.lower() in known else name for name in header]
+    if twice := [name for name in known if names.count(name) > 1]:
         raise ValueError(f"it has the column {twice[0]} twice")
     table: list[list[str]] = []
     numbers = []
@@ -254,7 +324,7 @@ def _table(rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[str, list[str]],
         if any(row):
             table.append(row + [""] * (len(header) - len(row)))
             numbers.append(number)
-    columns = {name: [row[at] for row in table] for at, name in enumerate(names) if name in COLUMNS.names}
+    columns = {name: [row[at] for row in table] for at, name in enumerate(names) if name in known}
     return columns, tuple(name for name in names if name and name not in columns), numbers
 
 
@@ -268,7 +338,7 @@ def _probability(cell: str) -> float:
         return float("nan")
 
 
-def _unquoted(cell: str) -> str:
+def unquoted(cell: str) -> str:
     """A cell of a spreadsheet without the apostrophe that prevents a formula."""
     return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
 

@@ -65,17 +65,27 @@ environment.filters |= {"prose": prose, "likely": likely}
 environment.globals["MISSING"] = MISSING
 
 
-_SEARCH_STYLE, _SEARCH_SCRIPT = static("page.css", "search_page.css"), static("search_page.js")
-SEARCH_POLICY = (
-    f"default-src 'none'; script-src {source_hash(_SEARCH_SCRIPT)}; style-src {source_hash(_SEARCH_STYLE)}; "
-    "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-"""Content security policy of the search page: only its script and style sheet run, only the server is reachable."""
+def search_page() -> tuple[str, str]:
+    """The page of `ccr serve`, the same for every run, and its policy."""
+    return _served("search_page", "Search", "search_page.css")
 
 
-def search_page() -> str:
-    """The page of `ccr serve`, the same for every run; it talks to the server it came from and to nobody else."""
-    return render("search_page.html.j2", title="Search", style=_SEARCH_STYLE, script=_SEARCH_SCRIPT)
+def review_page() -> tuple[str, str]:
+    """The page of `ccr review`, the same for every diagnosis, and its policy."""
+    return _served("review_page", "Review", "search_page.css", "review_page.css")
+
+
+def _served(name: str, title: str, *styles: str) -> tuple[str, str]:
+    """A page that talks to the server it came from and to nobody else, and its content security policy.
+
+    By that only its script and style sheet run, and only the server is reachable.
+    """
+    style, script = static("page.css", *styles), static("server_client.js", f"{name}.js")
+    policy = (
+        f"default-src 'none'; script-src {source_hash(script)}; style-src {source_hash(style)}; "
+        "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return render(f"{name}.html.j2", title=title, style=style, script=script), policy
 
 
 def render(template: str, **values: Any) -> str:

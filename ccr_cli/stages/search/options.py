@@ -75,8 +75,8 @@ class IndexOptions:
 
 
 @dataclass(frozen=True)
-class ServerOptions:
-    """Where `ccr serve` listens, and its limits."""
+class ListenOptions:
+    """Where a server listens, and how many requests it takes."""
 
     host: str = option("127.0.0.1", "Address to listen on.")
     port: int = option(8000, "Port to listen on; 0 takes a free one.", min=0, max=65535)
@@ -86,5 +86,11 @@ class ServerOptions:
     allow_host: tuple[str, ...] = option(
         (), "Also accept this Host name, e.g. a proxy's; repeat for more.", command_line=(list[str] | None, tuple)
     )
-    max_upload: int = option(10, "Largest upload, in MiB.", min=1)
     max_requests: int = option(32, "Most requests at once.", min=1)
+
+
+@dataclass(frozen=True)
+class ServerOptions(ListenOptions):
+    """The options of the server of `ccr serve`."""
+
+    max_upload: int = option(10, "Largest upload, in MiB.", min=1)

@@ -22,9 +22,9 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from ccr_cli.console import warn
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.report.page.rendering import SEARCH_POLICY, search_page
+from ccr_cli.report.page.rendering import search_page
 from ccr_cli.report.thumbnails import small
-from ccr_cli.stages.search.options import ServerOptions
+from ccr_cli.stages.search.options import ListenOptions, ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
 from ccr_cli.stages.search.stage import Answer, Searcher
 
@@ -42,7 +42,7 @@ Top = Annotated[int, Query(ge=1, le=MOST_TOP)]
 Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
 
-def access_rules(options: ServerOptions) -> AccessRules:
+def access_rules(options: ListenOptions, most_bytes: int) -> AccessRules:
     """Which requests are admitted; raises UsageError if other machines could reach the server without a token."""
     token = None if options.token_file is None else read_token(options.token_file)
     name = options.host.lower()
@@ -56,7 +56,7 @@ def access_rules(options: ServerOptions) -> AccessRules:
         raise UsageError(problem, hint="--token-file FILE")
     own = {socket.gethostname().lower(), socket.getfqdn().lower()} if everywhere else {name}
     hosts = LOOPBACK | own | {alias.lower().rstrip(".") for alias in options.allow_host}
-    return AccessRules(frozenset(hosts), everywhere, token, options.max_upload << 20, options.max_requests)
+    return AccessRules(frozenset(hosts), everywhere, token, most_bytes, options.max_requests)
 
 
 def read_token(path: Path) -> bytes:
@@ -176,7 +176,23 @@ def application(service: Service, rules: AccessRules) -> Guard:
     app.get("/about")(service.about)
     app.get("/search")(service.text)
     app.get("/media")(service.media)
-    page = HTMLResponse(search_page(), headers={"content-security-policy": SEARCH_POLICY})
+    add_page(app, *search_page())
+
+    @app.post("/search")
+    async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
+        if not request.headers.get("content-type", "").startswith("image/"):
+            raise HTTPException(415, "the body must be a picture with content-type image/...")
+        return await service.picture(await request.body(), top)
+
+    return Guard(app, rules)
+
+
+def add_page(app: FastAPI, text: str, policy: str) -> None:
+    """Adds a page with its content security policy, and `/health`.
+
+    Every error becomes an object `{"error": ...}`, without details of this machine.
+    """
+    page = HTMLResponse(text, headers={"content-security-policy": policy})
 
     @app.get("/")
     async def index() -> Response:
@@ -185,12 +201,6 @@ def application(service: Service, rules: AccessRules) -> Guard:
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok"}
-
-    @app.post("/search")
-    async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
-        if not request.headers.get("content-type", "").startswith("image/"):
-            raise HTTPException(415, "the body must be a picture with content-type image/...")
-        return await service.picture(await request.body(), top)
 
     @app.exception_handler(AnyHTTPException)
     async def http_error(request: Request, error: AnyHTTPException) -> JSONResponse:
@@ -205,12 +215,14 @@ def application(service: Service, rules: AccessRules) -> Guard:
     async def internal_error(request: Request, error: Exception) -> JSONResponse:
         return JSONResponse({"error": "internal server error"}, 500)
 
-    return Guard(app, rules)
-
 
 def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], None]) -> None:
+    """Serves search until it is stopped; the rest as for `listen`."""
+    listen(application(Service(searcher), access_rules(options, options.max_upload << 20)), options, ready)
+
+
+def listen(app: Guard, options: ListenOptions, ready: Callable[[str], None]) -> None:
     """Serves until it is stopped; calls `ready` with the address. Raises UsageError if it cannot listen there."""
-    rules = access_rules(options)
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         listening = socket.create_server((options.host, options.port), family=family)
@@ -219,7 +231,7 @@ def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], Non
         problem = f"cannot listen on {options.host}, port {options.port}: {error.strerror}"
         raise UsageError(problem, hint="choose another --port, or 0 for any free one") from None
     config = uvicorn.Config(
-        application(Service(searcher), rules),
+        app,
         http="h11",
         ws="none",
         lifespan="off",

@@ -132,6 +132,7 @@ KINDS = {
     "train": ("translation",),
     **dict.fromkeys(("evaluate", "search", "index", "serve", "export"), ("run",)),
     "diagnose": ("run", "translation"),
+    "review": ("diagnosis",),
     "report": ("evaluation", "diagnosis", "translation"),
     "compare": ("run", "evaluation"),
 }

@@ -41,7 +41,7 @@ class PairSelection:
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and the belief in each if the list has probabilities.
 
-        Triplets that the list does not contain are dropped. A corrected triplet gets the corrected translation, counts
+        Triplets that the list does not contain are dropped; reviewers' verdicts drop only what they call noisy. A corrected triplet gets the corrected translation, counts
         as intact, and is kept with full belief, whatever its verdict. A triplet whose texts have changed since they
         were judged (another translation, another synthetic mismatch) is kept as it is, with full belief.
 
@@ -67,18 +67,18 @@ class PairSelection:
                 f"{WHERE_TO_CORRECT}"
             )
         corrected_N = (correction_N != "") & ~changed_N
-        trusted_N = changed_N | corrected_N
+        trusted_N = changed_N | corrected_N | (~named_N & self.table.reviewed)
         if corrected_N.any():
             say(f"corrected by hand: {counted(int(corrected_N.sum()), 'pair')}")
             triplets = triplets.correct(corrected_N & ~done_N, correction_N)
-        keep_N = named_N
+        keep_N = named_N | self.table.reviewed
         if not self.weighted and "verdict" in frame:
-            keep_N = named_N & (trusted_N | (frame["verdict"].to_numpy()[row_N] != "noisy"))
+            keep_N &= trusted_N | (frame["verdict"].to_numpy()[row_N] != "noisy")
         kept = np.flatnonzero(keep_N)
         if len(kept) < 2:
             raise UsageError(f"{self.table.path} leaves {len(kept)} of {len(triplets)} pairs to train on")
         say(f"training on {len(kept):,} of {counted(len(triplets), 'pair')}, those of {self.table.path.name}")
-        if 2 * (inside := int(named_N.sum())) < len(triplets):
+        if not self.table.reviewed and 2 * (inside := int(named_N.sum())) < len(triplets):
             warn(
                 f"{self.table.path} has {inside:,} of {len(triplets):,} training pairs: the other "
                 f"{len(triplets) - inside:,} are left out; the file of ccr diagnose RUN --export FILE has all of them"

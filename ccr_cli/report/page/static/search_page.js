@@ -1,42 +1,13 @@
-// The page of a search server. It talks to the server it came from and to nobody else; text from data is only ever
-// set as textContent. With a token, pictures are fetched by this script, since an <img> cannot send the header.
-"use strict";
-const $ = id => document.getElementById(id);
-let token = sessionStorage.getItem("token") || "";
+// The page of a search server.
 let running = null, latest = 0, retry = null;  // the request under way, the number of the last one, what to repeat
 let slashDown = false;  // a held key repeats: its later events must not type into the search box
 
-function element(name, text, className) {
-  const node = document.createElement(name);
-  if (text !== undefined) node.textContent = text;
-  if (className) node.className = className;
-  return node;
-}
-function plain(text) {  // without controls and bidirectional overrides
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
-}
 function typing() {
   return /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
 }
 function report(text, isError) {
   $("status").replaceChildren(element("span", text));
   $("status").classList.toggle("error", Boolean(isError));
-}
-async function request(address, options = {}) {
-  const headers = {...(options.headers || {}), ...(token ? {authorization: "Bearer " + token} : {})};
-  const response = await fetch(address, {...options, headers});
-  if (response.ok) return response;
-  let reason = response.statusText;
-  try { reason = (await response.json()).error; } catch (error) { reason = reason || "the server does not answer"; }
-  throw Object.assign(new Error(reason), {status: response.status});
-}
-async function load(image, address) {
-  if (!token) { image.src = address; return; }
-  try {
-    const url = URL.createObjectURL(await (await request(address)).blob());
-    image.addEventListener("load", () => URL.revokeObjectURL(url), {once: true});
-    image.src = url;
-  } catch (error) { image.remove(); }
 }
 function caption(hit) {
   const node = element("bdi", plain(hit.caption || hit.item));
@@ -151,11 +122,7 @@ $("top").addEventListener("change", () => searchWords(true));
 $("pick").addEventListener("click", () => $("file").click());
 $("file").addEventListener("change", () => { searchPicture($("file").files[0]); $("file").value = ""; });
 $("enter").addEventListener("submit", event => {
-  event.preventDefault();
-  token = $("token").value.trim();
-  sessionStorage.setItem("token", token);
-  $("token").value = "";
-  $("key").close();
+  takeToken(event);
   about();
   if (retry && retry !== about) retry();
 });

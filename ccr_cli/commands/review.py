@@ -1,0 +1,62 @@
+"""ccr review."""
+
+import shlex
+import webbrowser
+
+import typer
+
+from ccr_cli import console
+from ccr_cli.commands import common as c
+from ccr_cli.errors import Terminated, require_packages
+from ccr_cli.stages.review.options import ReviewOptions
+from ccr_cli.stages.search.options import ListenOptions
+from ccr_cli.stages.shared.options import option
+
+
+@c.guarded
+def review(
+    *,
+    reviewed: ReviewOptions,
+    options: ListenOptions,
+    open_: bool = option(False, "Open the page in the browser.", "--open"),
+    call: c.Call,
+) -> None:
+    """Judge and correct the suspicious translations of a diagnosis, on a web page.
+
+    The page shows one pair at a time, the most suspicious first, and takes right, wrong, a corrected text, skip and
+    undo. Each verdict is written to a file at once, and the same command continues there. ccr translate --only and ccr
+    train --verdicts read the file.
+    """
+    require_packages("ccr review", "serve", "fastapi", "uvicorn")
+    from ccr_cli.stages.review.server import serve as stage
+    from ccr_cli.stages.review.stage import open_review
+    from ccr_cli.stages.search.server import access_rules
+
+    access_rules(options, 0)
+    with open_review(call.inputs(), reviewed) as opened:
+        state = opened.state()
+        file = shlex.quote(str(opened.log.path))
+        before = f"; {console.counted(state['done'], 'pair')} done before" if state["done"] else ""
+        console.say(f"  {opened.reviewer} reviews {console.counted(state['total'], 'pair')}{before}: {file}")
+
+        def ready(address: str) -> None:
+            print(address, flush=True)
+            console.say("  press Ctrl-C to stop")
+            if open_:
+                webbrowser.open(address)
+
+        try:
+            stage(opened, options, ready)
+        except (KeyboardInterrupt, Terminated) as stop:
+            state = opened.state()
+            judged = console.counted(state["judged"], "pair")
+            console.say(f"stopped; {judged} judged, {state['wrong']} wrong\n  next: ccr translate --only {file}")
+            raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+
+
+EPILOG = c.examples(
+    "ccr review",
+    "ccr review latest --worst 100 --open",
+    "ccr review latest --reviewer ben --second",
+    "ccr diagnose translations/mine/es-hf | ccr review -",
+)
