@@ -1,4 +1,4 @@
-"""`ccr serve` as a process of its own, asked over loopback."""
+"""`ccr serve` or `ccr review` as a process of its own, asked over loopback."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Reply:
 class Server:
     """A server that is up; `with` stops it."""
 
-    def __init__(self, workspace: Path, *arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "ccr_cli", "serve", *map(str, arguments), "--port", "0", "--device", "cpu"]
+    def __init__(self, workspace: Path, *arguments: str | Path, name: str = "serve") -> None:
+        words = [name, *map(str, arguments), "--port", "0", *(["--device", "cpu"] if name == "serve" else [])]
+        command = [sys.executable, "-m", "ccr_cli", *words]
         self.process = subprocess.Popen(
             command, env=toy.environment(workspace), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

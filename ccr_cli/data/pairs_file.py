@@ -4,7 +4,7 @@ Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers 
 as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas,
 percentages, names of columns in any case, and without empty cells at the end of a row.
 
-A file with the columns `REVIEW` is a log of verdicts (`data.review_file`): of each pair the verdict that stands is read.
+A file with the columns `REVIEW` is a log of verdicts (`data.review_file`): the one that stands of each pair is read.
 """
 
 import csv
@@ -309,7 +309,8 @@ def _table(rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[str, list[str]],
     """Reads a table, given the number and the cells of each row, the header first.
 
     Returns:
-        The cells of the columns in `COLUMNS` and `REVIEW` as they are, the names of the other columns, and the number of each row.
+        The cells of the columns in `COLUMNS` and `REVIEW` as they are, the names of the other columns, and the number
+        of each row.
     """
     header = [name.strip() for name in next(rows, (1, []))[1]]
     known = (*COLUMNS.names, *REVIEW)

@@ -8,7 +8,7 @@ import codecs
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -54,18 +54,18 @@ class ReviewFile:
     _handle: int
     _size: int
 
-    def key(self, pair: dict[str, Any]) -> Key:
+    def key(self, pair: Mapping[Any, Any]) -> Key:
         """Identifies a row of a diagnosis."""
-        return tuple(comparable(str(pair[name])) for name in _FIELDS if name in self.columns)
+        return tuple(_text(name, str(pair[name])) for name in _FIELDS if name in self.columns)
 
-    def add(self, pair: dict[str, Any], reviewer: str, verdict: str, correction: str = "") -> None:
+    def add(self, pair: Mapping[Any, Any], reviewer: str, verdict: str, correction: str = "") -> None:
         """Writes a verdict; when it returns, the row is on the disk.
 
         Raises:
             ChangedError: If another program has changed or replaced the file.
             OSError: If it cannot be written; the file is then as before.
         """
-        known = {name: comparable(str(pair[name])) for name in self.columns}
+        known = {name: _text(name, str(pair[name])) for name in self.columns}
         known |= dict(correction=correction, place=str(pair["place"]), verdict=verdict, reviewer=reviewer)
         self._append([*known.values(), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")])
         self.verdicts.append(Verdict(self.key(pair), reviewer, verdict, correction))
@@ -129,6 +129,11 @@ def opened(path: Path, columns: Sequence[str]) -> Iterator[ReviewFile]:
         lock.release()
 
 
+def _text(column: str, text: str) -> str:
+    """A cell's text on one line; ids are left as they are."""
+    return text if column.endswith("_id") else comparable(text)
+
+
 def _row(cells: Sequence[str]) -> bytes:
     out = io.StringIO(newline="")
     csv.writer(out, lineterminator="\r\n").writerow(map(safe_cell, cells))
@@ -146,6 +151,6 @@ def _verdicts(path: Path, content: bytes, header: Sequence[str]) -> Iterator[Ver
         problem = f"{path} is no file of ccr review about this diagnosis, or was saved by another program"
         raise UsageError(problem, hint="--to ANOTHER.csv")
     for row in rows[1:]:
-        cells = {name: comparable(unquoted(text)) for name, text in zip(header, row, strict=True)}
+        cells = {name: _text(name, unquoted(text)) for name, text in zip(header, row, strict=True)}
         pair = tuple(cells[name] for name in _FIELDS if name in cells)
         yield Verdict(pair, cells["reviewer"], cells["verdict"], cells["correction"])

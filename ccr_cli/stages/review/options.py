@@ -17,3 +17,4 @@ class ReviewOptions:
     second: bool = option(False, "Judge what other reviewers have judged, to measure how far you agree.")
     worst: int = option(500, "Number of pairs to review, the most suspicious ones.", min=1)
     lang: str | None = option(None, "Review pairs in this language only.")
+    parallel: Path | None = option(None, "Human translations of other captions, by which words are underlined.")

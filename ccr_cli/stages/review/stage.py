@@ -91,7 +91,7 @@ class Review:
     def _shown(self, place: int) -> dict[str, Any]:
         """A pair as the page gets it: texts as parts, each with whether its words are doubted."""
         pair = self.pairs[place]
-        to_the_left = (expected_scripts(pair["lang"]) or set()) & _RIGHT_TO_LEFT
+        scripts = expected_scripts(pair["lang"]) or frozenset()
         return {
             "place": place,
             "id": plain(pair["slot_id"]),
@@ -102,7 +102,7 @@ class Review:
             "witness": plain(pair.get("witness") or ""),
             "flags": pair["flags"],
             "lang": pair["lang"],
-            "dir": "rtl" if to_the_left else "ltr",
+            "dir": "rtl" if scripts & _RIGHT_TO_LEFT else "ltr",
             "picture": pair["image"] is not None,
         }
 
@@ -130,7 +130,7 @@ def open_review(inputs: Inputs, options: ReviewOptions) -> Iterator[Review]:
         raise UsageError(f"{made.name} has no pairs in {options.lang}", hint=f"--lang {langs[0]}")
     chosen = everything if options.lang is None else everything[everything["lang"] == options.lang]
     last = int(chosen["place"].iloc[: options.worst].max())
-    pairs, data = suspects.judged_pairs(inputs.workspace, made, last)
+    pairs, data = suspects.judged_pairs(inputs.workspace, made, last, str(options.parallel or ""))
     pairs = pairs[pairs["lang"].isin(set(chosen["lang"]) - {dataset.read(data).source_lang})]
     if pairs.empty:
         raise ArtifactError(f"{made.name} has no translations to review", hint="a diagnosis of a translation")
@@ -139,7 +139,8 @@ def open_review(inputs: Inputs, options: ReviewOptions) -> Iterator[Review]:
         path.parent.mkdir(exist_ok=True)
     with review_file.opened(path, review_file.columns_of(pairs)) as log:
         review = Review(suspects.most_suspicious(pairs, data, options.worst), log, reviewer, options.second)
-        if log.verdicts and not {row.pair for row in log.verdicts} & set(map(log.key, everything.to_dict("records"))):
+        known = {row.pair for row in log.verdicts}
+        if known and not any(log.key(pair) in known for pair in everything.to_dict("records")):
             raise UsageError(f"{path} has only verdicts on other pairs than {made.name}", hint="--to ANOTHER.csv")
         yield review
 

@@ -41,9 +41,10 @@ class PairSelection:
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and the belief in each if the list has probabilities.
 
-        Triplets that the list does not contain are dropped; reviewers' verdicts drop only what they call noisy. A corrected triplet gets the corrected translation, counts
-        as intact, and is kept with full belief, whatever its verdict. A triplet whose texts have changed since they
-        were judged (another translation, another synthetic mismatch) is kept as it is, with full belief.
+        Triplets that the list does not contain are dropped; only reviewers' verdicts drop nothing but what they call
+        noisy. A corrected triplet gets the corrected translation, counts as intact, and is kept with full belief,
+        whatever its verdict. A triplet whose texts have changed since they were judged (another translation, another
+        synthetic mismatch) is kept as it is, with full belief.
 
         Raises:
             UsageError: If nothing is left, or the texts of all pairs have changed.

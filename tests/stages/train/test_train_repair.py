@@ -245,6 +245,9 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
     frame = pd.DataFrame({"slot_id": ["a", "b", "b"], "lang": ["fr", "fr", "de"], "p_clean": [0.1, 0.2, 0.3]})
     chosen, p = PairSelection(listing.PairsFile(Path("x"), frame, ""), True).apply(triplets)
     assert chosen.target == ["b-de", "a-fr", "b-fr"] and p is not None and list(p.VT) == [0.3, 0.1, 0.2]
+    frame = pd.DataFrame({"slot_id": ["a", "b"], "lang": ["fr", "de"], "verdict": ["clean", "noisy"]})
+    chosen, _ = PairSelection(listing.PairsFile(Path("x"), frame, "", reviewed=True), False).apply(triplets)
+    assert chosen.target == ["a-de", "a-fr", "b-fr"], "pairs that nobody has reviewed are kept"
 
 
 # -- translating again -------------------------------------------------------------------------------------------------

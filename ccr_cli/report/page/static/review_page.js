@@ -33,7 +33,7 @@ function show(state) {
   edit(false);
   figures(state);
   $("pair").classList.toggle("none-left", !shown);
-  const none = state.total ? "" : " · no other reviewer has judged a pair";
+  const none = state.total ? ". Stop ccr review with Ctrl-C: it prints the next command." : ": no other reviewer has judged a pair";
   say(`${state.done} of ${state.total} done` + (shown ? ` · pair ${shown.place}` : none));
   if (!shown) return;
   texts("source", shown.source);
