@@ -10,8 +10,8 @@ Each variant runs in its own process, on the same files, encoder, device and pre
   is what is left for both, 1 / (1 / forward + 1 / decode on all processors).
 
 Items are photographs of a folder (`--pictures`), else generated ones of 640 x 480; videos are generated. Weights of
-CLIP (ViT-B/32), VideoMAE (base) and I3D are random, so nothing is downloaded: only their speed means anything. Ratios
-are taken within a round. `cpu` is processor seconds per item, which hardly depend on other load.
+`vision` (ViT-B/16), CLIP (ViT-B/32), VideoMAE (base) and I3D are random, so nothing is downloaded: only their speed
+means anything. Ratios are taken within a round. `cpu` is processor seconds per item, which hardly depend on other load.
 
     python benchmarks/extract.py --pictures FOLDER --out benchmarks/results/extract.json
     python benchmarks/extract.py --device cuda --dtype float16 --compile --out benchmarks/results/extract-cuda.json
@@ -52,7 +52,7 @@ from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure
 
 VARIANTS = ("forward", "ccr", "loop", "decode")
-SUBJECTS = {"efficientnet-lite0": "image", "clip": "image", "i3d": "video", "video": "video"}
+SUBJECTS = {"efficientnet-lite0": "image", "vision": "image", "clip": "image", "i3d": "video", "video": "video"}
 FRAMES, SECONDS = 25, 8
 """Of the generated videos: frames a second, and how long they are."""
 
@@ -111,6 +111,11 @@ def make_weights(place: Path, subject: str) -> None:
 
         transformers.CLIPModel(transformers.CLIPConfig()).save_pretrained(place)
         transformers.CLIPImageProcessorPil().save_pretrained(place)
+    elif subject == "vision":
+        import transformers
+
+        transformers.ViTModel(transformers.ViTConfig()).save_pretrained(place)
+        transformers.ViTImageProcessorPil().save_pretrained(place)
     elif subject == "video":
         import transformers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -541,3 +542,14 @@ def test_the_pages_have_the_tables_of_the_rows() -> None:
         text = f"<!-- begin {name} -->\n{make(results)}\n<!-- end {name} -->"
         assert sum(text in page for page in texts) == 1, f"{name}: python benchmarks/noise_robustness.py --tables"
     assert len(texts[0].splitlines()) <= 250, "what is longer belongs into the appendix"
+
+
+def test_the_measurements_on_a_gpu_resume(tmp_path: Path) -> None:
+    script = Path(noise_robustness.__file__).with_name("gpu.sh")
+    env = {**os.environ, "DEVICE": "cpu", "RESULTS": str(tmp_path), "MINUTES": "0", "PYTHON": sys.executable}
+    done = subprocess.run(["bash", script], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 3 and not list(tmp_path.iterdir())
+    for name in done.stderr.removeprefix("left: ").partition(";")[0].split():
+        (tmp_path / f"{name}.json").write_text("{}", encoding="utf-8")
+    done = subprocess.run(["bash", script], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and str(tmp_path) in done.stderr
