@@ -43,11 +43,11 @@ _LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 BUNDLED = {
     group: frozenset(files.split())
     for group, files in {
-        "methods": "__init__ base basic config decl disncl distil fume gsc infonce nrccr pretrained source_only tcl "
-        "trine uml",
-        "judges": "__init__ argmax base config fusion gmm lexical margin mutual none oracle osa rank scores "
+        "methods": "__init__ _coteaching base basic config decl disncl distil fume gsc infonce ncr nrccr pretrained "
+        "source_only tcl trine uml",
+        "judges": "__init__ argmax base config fusion gmm hinge lexical margin mutual none oracle osa rank scores "
         "structure translation triangle two_group",
-        "losses": "__init__ contrastive credibility decl disncl distil evidential masks mutual nrccr precision "
+        "losses": "__init__ contrastive credibility decl disncl distil evidential masks mutual ncr nrccr precision "
         "structure triplet trust",
         "encoders": "__init__ _transformers base clip efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 i3d "
         "video vision",

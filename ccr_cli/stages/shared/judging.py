@@ -35,6 +35,7 @@ from ccr_cli.stages.shared.other_translations import parallel_lexicon, witness_l
 from ccr_cli.stages.shared.sentences import sentence_vectors
 from ccr_cli.stages.shared.triplets import Triplets
 
+SIDES = ("VS", "VT", "ST")
 _SHIFTS = (1, 2, 3, 5)
 _STRANGERS, _NEAREST, _BLOCK, _PIECE = 500, 2, 4096, 512
 _SHUFFLED_TEXTS = 4000
@@ -300,7 +301,7 @@ class TripletReadings:
     def wrong(self) -> dict[str, npt.NDArray[np.bool_]] | None:
         """Which sides (N,) synthetic noise mismatched."""
         table = self.triplets.wrong
-        return None if table is None else {s: table[f"{s.lower()}_wrong"].to_numpy(bool) for s in ("VS", "VT", "ST")}
+        return None if table is None else {s: table[f"{s.lower()}_wrong"].to_numpy(bool) for s in SIDES}
 
     def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
         """Rows, scores and mask of random batches."""
@@ -358,10 +359,33 @@ def judge_triplets(
 def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> Opinion:
     """The opinions of each translation as one."""
     order, weights = np.argsort(np.concatenate(rows), kind="stable"), [len(part) for part in rows]
-    sides = [np.concatenate([getattr(part.p, side) for part in parts])[order] for side in ("VS", "VT", "ST")]
+    sides = [np.concatenate([getattr(part.p, side) for part in parts])[order] for side in SIDES]
     kinds = parts[0].shares
     shares = {kind: float(np.average([part.shares[kind] for part in parts], weights=weights)) for kind in kinds}
     return Opinion(Belief(*sides), shares, list(parts))
+
+
+def columns(opinions: Sequence[Opinion]) -> Belief[FloatArray]:
+    """The belief (N,) of one opinion, or that of several models, (N, models)."""
+    if len(opinions) == 1:
+        return opinions[0].p
+    return Belief(*(np.stack([getattr(each.p, side) for each in opinions], axis=1) for side in SIDES))
+
+
+def by_model(p: Belief[Tensor]) -> list[Opinion]:
+    """The opinions that `columns` put together."""
+    sides = [getattr(p, side).double().cpu().numpy() for side in SIDES]
+    parts = zip(*(x.reshape(len(x), -1).T for x in sides), strict=True)
+    return [Opinion(Belief(*part)) for part in parts]
+
+
+def mean_opinion(opinions: Sequence[Opinion]) -> Opinion:
+    """What several models believe together, each translation by itself where they were judged so."""
+    if len(opinions) == 1:
+        return opinions[0]
+    p = columns(opinions).map(lambda p_NM: p_NM.mean(axis=1))
+    shares = {kind: float(np.mean([each.shares[kind] for each in opinions])) for kind in opinions[0].shares}
+    return Opinion(p, shares, [mean_opinion(parts) for parts in zip(*(each.by_lang for each in opinions), strict=True)])
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:

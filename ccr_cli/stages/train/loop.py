@@ -24,8 +24,8 @@ from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError, CcrError
-from ccr_cli.judges.base import Opinion
-from ccr_cli.methods.base import Method
+from ccr_cli.methods._coteaching import CoTaught
+from ccr_cli.methods.base import Embedder, Method
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
@@ -247,14 +247,15 @@ class Trainer:
             self._keep(epoch)
         return figures
 
-    def _visuals(self, visual: Frames) -> Tensor:
+    def _visuals(self, visual: Frames, model: Embedder | None = None) -> Tensor:
         """Embeds items (V, D), divided among the processes."""
-        return self.ranks.embed(lambda rows: embed_visuals(self.method, visual, self.device, rows), len(visual))
+        model = model or self.method
+        return self.ranks.embed(lambda rows: embed_visuals(model, visual, self.device, rows), len(visual))
 
-    def _texts(self, table: Tokens, some_T: Tensor | None = None) -> Tensor:
+    def _texts(self, table: Tokens, some_T: Tensor | None = None, model: Embedder | None = None) -> Tensor:
         """Embeds all or some texts (T, D), divided among the processes."""
-        some = torch.arange(len(table)) if some_T is None else some_T
-        return self.ranks.embed(lambda rows: embed_texts(self.method, table, self.device, some[rows]), len(some))
+        model, some = model or self.method, torch.arange(len(table)) if some_T is None else some_T
+        return self.ranks.embed(lambda rows: embed_texts(model, table, self.device, some[rows]), len(some))
 
     def _calibrate(self, visual_VD: Tensor, text_TD_of: Mapping[str, Tensor]) -> None:
         """Passes the method its first hits on the selecting queries of all languages, and which are right."""
@@ -278,36 +279,38 @@ class Trainer:
         if judge.speaks == "never":
             return None
         self.method.eval()
-        embedded = judging.TripletEmbeddings(
-            self._visuals(self.engine.visual),
-            self._texts(data.source),
-            self._texts(data.target),
-            self.triplets.item_N.to(self.device),
-        )
-        similarities = embedded.similarities()
+        models = self.method.encoders() if isinstance(self.method, CoTaught) else [self.method]
+        embedded = [self._embed_triplets(model) for model in models]
+        each = [one.similarities() for one in embedded]
+        similarities = {side: np.mean([one[side] for one in each], axis=0) for side in each[0]}
         if not all(np.isfinite(sim_N).all() for sim_N in similarities.values()):
             raise Collapsed("similarities of training pairs are not finite")
         if not self.ranks.first:
             return self._same_belief(None)
         first = judge.speaks == "first"
-        kept = Opinion(self.state.p.map(lambda p_N: p_N.double().cpu().numpy())) if first and epoch else None
-        opinion = (
-            data.fixed_opinion
-            or kept
-            or judging.judge_triplets(
-                judge,
-                config.judge_side,
-                embedded,
-                self.triplets,
-                seed=derive(self.seed, "null", epoch),
-                batch_size=config.batch_size,
-                scores=self.method.judge_scores,
-                config=config,
-                memory=self.state.memory,
-            )
-        )
+        if data.fixed_opinion:
+            opinions = [data.fixed_opinion]
+        elif first and epoch:
+            opinions = judging.by_model(self.state.p)
+        else:
+            memory = self.state.memory
+            opinions = [
+                judging.judge_triplets(
+                    judge,
+                    config.judge_side,
+                    one,
+                    self.triplets,
+                    seed=derive(self.seed, "null", epoch),
+                    batch_size=config.batch_size,
+                    scores=self.method.judge_scores,
+                    config=config,
+                    memory=memory if len(models) == 1 else memory.setdefault(f"model {number}", {}),
+                )
+                for number, one in enumerate(embedded)
+            ]
         if (first and not epoch) or (epoch >= config.warmup_epochs and judge.speaks == "epoch"):
-            self.state.p = opinion.p.tensors(self.device, LEAST)
+            self.state.p = judging.columns(opinions).tensors(self.device, LEAST)
+        opinion = judging.mean_opinion(opinions)
         figures = None if judge.knows_truth else judging.quality(opinion, self.triplets)
         if not epoch and not config.aligned:  # a new head is random
             return self._same_belief(figures)
@@ -324,6 +327,15 @@ class Trainer:
         )
         write_table(folder / f"epoch-{epoch:03d}.parquet", frame, run.evidence_schema(self.build.request))
         return self._same_belief(figures)
+
+    def _embed_triplets(self, model: Embedder) -> judging.TripletEmbeddings:
+        """The training triplets as the method, or one of its models, sees them."""
+        return judging.TripletEmbeddings(
+            self._visuals(self.engine.visual, model),
+            self._texts(self.data.source, model=model),
+            self._texts(self.data.target, model=model),
+            self.triplets.item_N.to(self.device),
+        )
 
     def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
         """Gives all processes the belief of the first one; returns its figures."""

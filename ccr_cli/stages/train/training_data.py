@@ -207,6 +207,7 @@ class TrainingData:
         rows = np.arange(len(self.triplets))
         if self.triplets.alternative_N is not None:
             trust_N = p.ST.cpu().double().numpy() if self.listed is None else self.listed.ST
+            trust_N = trust_N.reshape(len(rows), -1).mean(axis=1)  # of models that are judged one by one
             rng = np.random.default_rng(derive(self.seed, "translation", epoch))
             order_N = rng.permutation(rows)
             if self.mix == "weighted":

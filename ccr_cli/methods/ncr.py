@@ -1,0 +1,99 @@
+"""Co-teaching with soft margins: each of two models splits the pairs for the other.
+
+Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR), NeurIPS 2021. The equations are those
+of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights. Its judge is
+`hinge`; what else differs is in docs/methods/ncr.md.
+
+Shape suffixes: B triplets in a batch, C some of them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ccr_cli.losses.ncr import label_margin, mean_hinge, predicted_labels
+from ccr_cli.losses.triplet import triplet
+from ccr_cli.methods import base
+from ccr_cli.methods._coteaching import CoTaught
+from ccr_cli.methods.config import Positive, Share, equal_rates
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `ncr`."""
+
+    margin: Positive = 0.2
+    """Margin of a pair with label 1."""
+    threshold: Share = 0.5
+    """Probability above which a pair is clean."""
+    noisy_from: Share = 0.5
+    """Share of the epochs after the warm-up before noisy pairs are learned, with predicted labels; 1: never."""
+    judge: str = "hinge"
+
+
+_PAPER: dict[str, object] = {
+    "judge_side": "cross_modal",
+    "warmup_epochs": 5,
+    "epochs": 45,
+    "lr_drop": 36,
+    "batch_size": 128,
+    "dim": 1024,
+    "clip_norm": 2.0,
+    **equal_rates(2e-4),
+}
+
+
+class Method(CoTaught):
+    """The hardest negatives at a margin that follows the label: certain for clean pairs, predicted for noisy ones."""
+
+    PRESETS: ClassVar[dict[str, dict[str, object]]] = {
+        "paper": _PAPER,
+        "paper-coco": {**_PAPER, "warmup_epochs": 10, "epochs": 30, "lr_drop": 21},
+    }
+
+    config: Config
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """Sums over the pairs and over both models, of V-S and V-T."""
+        sims = [base.views(encoder, batch) for encoder in self.encoders()]
+        beliefs = self.peers_beliefs(batch, sims)
+        guides = self.steady_views(batch) if batch.judged else []
+        terms: dict[str, list[Tensor]] = {}
+        for side in ("VS", "VT"):
+            guess = [getattr(guide, side) for guide in guides]
+            for number, (sim, belief) in enumerate(zip(sims, beliefs, strict=True)):
+                sim_BB, p_B = getattr(sim, side), getattr(belief, side)
+                for part, loss in self._parts(sim_BB, sim.mask, p_B, guess, number).items():
+                    terms.setdefault(f"{part}_{side.lower()}", []).append(loss)
+        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+
+    def _parts(
+        self, sim_BB: Tensor, mask_BB: Tensor, p_B: Tensor, guess: Sequence[Tensor], number: int
+    ) -> dict[str, Tensor]:
+        """The loss of one view of one model, `number`; `guess` is that view by either model, empty in the warm-up.
+
+        Clean and noisy pairs are rivals among themselves only, as in the batches of the code.
+        """
+        c = self.config
+        if not guess:
+            return {"warmup": mean_hinge(sim_BB, mask_BB, c.margin, p_B)}
+        clean_B = p_B > c.threshold
+        p_C, own_C = p_B[clean_B], predicted_labels(*_among(clean_B, guess[number], mask_BB), c.margin)
+        parts = {"clean": self._hinge(sim_BB, mask_BB, clean_B, p_C + (1 - p_C) * own_C)}
+        if self.epoch - c.warmup_epochs > int(c.noisy_from * (self.epochs - c.warmup_epochs)):
+            labels = [predicted_labels(*_among(~clean_B, each, mask_BB), c.margin) for each in guess]
+            parts["noisy"] = self._hinge(sim_BB, mask_BB, ~clean_B, torch.stack(labels).mean(0))
+        return parts
+
+    def _hinge(self, sim_BB: Tensor, mask_BB: Tensor, member_B: Tensor, label_C: Tensor) -> Tensor:
+        """The hardest negatives among some pairs, at the margin of the positive's label."""
+        margin_C = label_margin(label_C, self.config.margin)
+        return triplet(*_among(member_B, sim_BB, mask_BB), margin=margin_C, reduction="sum")
+
+
+def _among(member_B: Tensor, *matrices_BB: Tensor) -> list[Tensor]:
+    """The entries (C, C) of matrices between some pairs of a batch."""
+    return [x_BB[member_B][:, member_B] for x_BB in matrices_BB]
