@@ -1,4 +1,4 @@
-"""Two Gaussians fitted to the pairs' ranking losses; the lower one is clean (NCR).
+"""Two Gaussians fitted to the pairs' ranking losses; the lower is clean (NCR).
 
 Huang et al., NeurIPS 2021, as in its code. The loss of a pair is the mean of [0.2 + negative - positive]_+ over its row
 of a random batch, plus that over its column, in evaluation mode. ``both`` adds the losses of V-S and V-T.

@@ -39,8 +39,8 @@ def label_margin(label_B: Tensor, margin: float = 0.2, base: float = 10.0) -> Te
     return (base**label_B - 1) / (base - 1) * margin
 
 
-@full_precision
 @torch.no_grad()
+@full_precision
 def predicted_labels(sim_BB: Tensor, mask_BB: Tensor | None = None, margin: float = 0.2) -> Tensor:
     """Label in [0, 1] that a model's similarities give each pair of a batch, a constant.
 

@@ -1,4 +1,4 @@
-"""Co-teaching with soft margins: each of two models splits the pairs for the other.
+"""Co-teaching with soft margins: two models split the pairs for each other (NCR).
 
 Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR), NeurIPS 2021. The equations are those
 of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights. Its judge is
@@ -94,6 +94,6 @@ class Method(CoTaught):
         return triplet(*_among(member_B, sim_BB, mask_BB), margin=margin_C, reduction="sum")
 
 
-def _among(member_B: Tensor, *matrices_BB: Tensor) -> list[Tensor]:
-    """The entries (C, C) of matrices between some pairs of a batch."""
-    return [x_BB[member_B][:, member_B] for x_BB in matrices_BB]
+def _among(member_B: Tensor, sim_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
+    """Similarities and mask (C, C) of some pairs of a batch."""
+    return sim_BB[member_B][:, member_B], mask_BB[member_B][:, member_B]
