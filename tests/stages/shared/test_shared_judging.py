@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
-from ccr_cli.judges.base import Belief, load_judge
+from ccr_cli.judges.base import Belief, Opinion, load_judge
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.shared.judging import TripletEmbeddings, judge_triplets
+from ccr_cli.stages.shared.judging import TripletEmbeddings, by_model, columns, judge_triplets, mean_opinion
 
 HOW: dict[str, Any] = {"seed": 0, "batch_size": 4}
 
@@ -117,3 +117,25 @@ def test_a_model_that_has_collapsed_doubts_nothing(items: int) -> None:
     for p_N in (opinion.p.VS, opinion.p.VT, opinion.p.ST):
         np.testing.assert_array_equal(p_N, np.ones(2 * items))
     assert set(opinion.shares.values()) == {0.0}
+
+
+def test_opinions_of_several_models_are_columns_of_one_belief_and_its_mean() -> None:
+    rng = np.random.default_rng(2)
+    by_lang = [[Opinion(Belief(*rng.random((3, 2))), {"T": share}) for _ in range(2)] for share in (0.2, 0.6)]
+    opinions = [
+        Opinion(Belief(*rng.random((3, 4))), {"T": s}, parts) for s, parts in zip((0.1, 0.5), by_lang, strict=True)
+    ]
+    p, mean = columns(opinions), mean_opinion(opinions)
+    assert p.VT.shape == (4, 2) and mean.shares == {"T": pytest.approx(0.3)}
+    for side in ("VS", "VT", "ST"):
+        one, two = (getattr(each.p, side) for each in opinions)
+        np.testing.assert_array_equal(getattr(p, side), np.stack([one, two]).T)
+        np.testing.assert_allclose(getattr(mean.p, side), (one + two) / 2)
+    for number, part in enumerate(mean.by_lang):
+        np.testing.assert_allclose(part.p.ST, (by_lang[0][number].p.ST + by_lang[1][number].p.ST) / 2)
+        assert part.shares == {"T": pytest.approx(0.4)}
+    for again, each in zip(by_model(p.map(torch.from_numpy)), opinions, strict=True):
+        np.testing.assert_array_equal(again.p.VS, each.p.VS)
+    (alone,) = by_model(columns(opinions[:1]).map(torch.from_numpy))
+    np.testing.assert_array_equal(alone.p.VT, opinions[0].p.VT)
+    assert mean_opinion(opinions[:1]) is opinions[0] and columns(opinions[:1]) is opinions[0].p

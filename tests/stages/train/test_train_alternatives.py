@@ -130,6 +130,8 @@ def test_belief_weights_the_draw_or_decides_it(root: Path) -> None:
     p_N = np.random.default_rng(0).random(len(slots))
     best = {slot: max(np.flatnonzero(slots == slot), key=lambda row: p_N[row]) for slot in slots}
     assert sorted(epoch_rows(trusted, 1, p_N)) == sorted(best.values())
+    apart_N2 = np.stack([p_N / 2, p_N * 3 / 2], axis=1)
+    assert epoch_rows(trusted, 1, apart_N2) == epoch_rows(trusted, 1, p_N), "two models that are judged one by one"
     assert of_two[epoch_rows(trusted, 1)].sum() == 0, "equally believed: the first that was named"
     never = np.where(of_two, 0.0, 1.0)
     assert of_two[epoch_rows(data, 1, never)].sum() == 0

@@ -125,10 +125,11 @@ def test_a_judge_of_an_epoch_speaks_before_the_first_step_if_there_is_no_warm_up
 
 
 @pytest.mark.slow
-def test_osa_reads_the_pretrained_model_and_keeps_its_opinion(aligned: Chain, tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["infonce", "ncr"])
+def test_osa_reads_the_pretrained_model_and_keeps_its_opinion(method: str, aligned: Chain, tmp_path: Path) -> None:
     sides = {}
     for side in ("cross_modal", "cross_lingual"):
-        made = train(aligned, "infonce", "head=identity", "epochs=2", "judge=osa", f"judge_side={side}").made
+        made = train(aligned, method, "head=identity", "epochs=2", "judge=osa", f"judge_side={side}").made
         frames = [frame for _, frame in run.evidence(made)]
         assert len(frames) == 3 and run.history(made)["judge.mean_p_clean"].round(4).nunique() == 1
         first, *later = (frame["p_clean"] for frame in frames)
