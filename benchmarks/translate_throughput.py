@@ -61,8 +61,8 @@ Run = Callable[[int, list[str]], list[str]]
 def read_captions(folder: Path | None) -> list[str]:
     """Different English captions of a collection by people, or of the bundled data."""
     if folder is None:
-        rows = read_tsv(BUNDLED, ("lang", "text"))
-        return list(dict.fromkeys(text for _, (lang, text) in rows if lang == "en"))
+        rows = read_tsv(BUNDLED, ("caption_id", "item_id", "lang", "k", "text", "caption_set"))
+        return list(dict.fromkeys(text for _, (_, _, lang, _, text, _) in rows if lang == "en"))
     table = pd.read_parquet(folder / "captions.parquet")
     return list(dict.fromkeys(table[(table["lang"] == "en") & (table["source"] == "human")]["text"]))
 
