@@ -480,6 +480,7 @@ def diagnose(
     judge_side: str | None = None,
     witness: Texts | None = None,
     share: float | None = None,
+    rivals: str | None = None,
     set: Pairs | None = None,
     device: str = "auto",
     name: str | None = None,

@@ -5,7 +5,9 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,10 +110,7 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
             raise ArtifactError(f"{path}: {name} has no value in {values.null_count} rows, expected one in each")
         if pa.types.is_integer(field.type) and name != "label" and (pc.min(values).as_py() or 0) < 0:
             raise ArtifactError(f"{path}: {name} is {pc.min(values).as_py()}, expected 0 or more")
-    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.string(): pd.StringDtype("python")}.get)
-    for name in names:
-        if schema.field(name).type == pa.string():
-            frame[name] = frame[name].astype(object).where(frame[name].notna(), None)
+    frame = pd.DataFrame({name: _objects(table.column(name)) for name in names})
     key = (
         [name for name in ("slot_id", "lang", "alternative") if name in schema.names]
         if "slot_id" in names
@@ -120,6 +119,15 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
     if key[0].endswith("id") and set(key) <= set(names) and (again := frame.duplicated(key)).any():
         raise ArtifactError(f"{path}: {key[0]} {frame[key[0]][again].iloc[0]!r} is there twice")
     return frame
+
+
+def _objects(column: pa.ChunkedArray) -> "pd.Series[Any]":
+    """The values of a column for pandas; equal texts are one object, since most columns have few."""
+    if column.type != pa.string():
+        return column.to_pandas()
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
+    return pd.Series(texts[encoded.indices.fill_null(-1).to_numpy()], dtype=object)
 
 
 def _types(schema: pa.Schema) -> str:

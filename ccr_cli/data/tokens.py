@@ -11,6 +11,7 @@ import json
 import unicodedata
 import zlib
 from abc import ABC, abstractmethod
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -58,18 +59,15 @@ class Tokens:
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> "Tokens":
         """Builds a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
-        flat: list[int] = []
-        starts: list[bool] = []
-        offsets = [0]
+        flat, starts, offsets = array("i"), bytearray(), array("q", [0])
         for tokens in lists:
             assert len(tokens) > 0, "a text has no tokens"
             for ids in tokens:
                 flat.extend(ids)
-                starts.append(True)
-                starts.extend([False] * (len(ids) - 1))
+                starts += b"\1" + bytes(len(ids) - 1)
             offsets.append(len(flat))
-        ids_N, offsets_B1 = torch.tensor(flat, dtype=torch.int32), torch.tensor(offsets, dtype=torch.int64)
-        return cls(ids_N, offsets_B1, torch.tensor(starts, dtype=torch.bool), offsets_B1.diff())
+        ids_N, offsets_B1 = torch.from_numpy(np.array(flat)), torch.from_numpy(np.array(offsets))
+        return cls(ids_N, offsets_B1, torch.from_numpy(np.frombuffer(starts, bool).copy()), offsets_B1.diff())
 
     def select(self, rows_B: torch.Tensor) -> "Tokens":
         """Gathers a batch by int64 row numbers on the device of the texts, in their order, with repetitions."""

@@ -33,6 +33,11 @@ class DiagnoseOptions:
         "Call this fraction of the pairs noisy, the most suspicious ones (0 to 1).",
         show_default="P(clean) below 0.5",
     )
+    rivals: str | None = option(
+        None,
+        "Search for the rivals of each pair, for belief and uncertainty: exact, or nearby (approximate, linear time).",
+        show_default="exact up to 300,000 training pairs",
+    )
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Options of the judge (`judges.config.JudgeConfig`), as text or typed."""
     device: str = "auto"

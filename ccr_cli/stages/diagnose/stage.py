@@ -1,9 +1,9 @@
 """`ccr diagnose` of a run: the training pairs that its model considers mismatched, and how often that is right.
 
-Shape suffixes: N triplets, V visual items, Q queries, G gallery, K candidates, D embedding, E epochs, B a block.
+Shape suffixes: N triplets, V visual items, Q queries, K candidates, D embedding, E epochs, B a block.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -19,6 +19,7 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import counted, say, warn
+from ccr_cli.data.frames import places_of
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
@@ -26,6 +27,7 @@ from ccr_cli.judges.base import Opinion, load_judge
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
+from ccr_cli.stages.diagnose.rivals import BLOCK, SEARCHES, Search
 from ccr_cli.stages.diagnose.verdicts import check_share, figures, summary_rows, with_verdicts
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
@@ -37,11 +39,8 @@ from ccr_cli.stages.shared.text_encoders import readable_texts
 from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
-CANDIDATES = 128
-"""Items with which a pair is compared: its own, and the nearest rivals."""
-BLOCK = 1024
-LARGEST = 2**26
-"""Most similarities held at once: fewer pairs together where there are many."""
+MOST_PAIRS = 300_000
+"""Training pairs of a translation up to which the search for rivals is exact by default."""
 DEFAULT_JUDGE = "two-group"
 """The judge where the run's own does not judge after each epoch."""
 
@@ -115,6 +114,11 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
         request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
     elif options.witness:
         raise UsageError(f"the judge {judge} compares no other translations", hint="leave --witness out")
+    pairs = settings["triplets"] // (sum(map(len, judged.values())) or 1)
+    rivals = options.rivals or ("exact" if pairs <= MOST_PAIRS else "nearby")
+    if rivals not in SEARCHES:
+        raise UsageError(f"--rivals is {' or '.join(SEARCHES)}, not {rivals!r}")
+    request |= {"rivals": rivals} if rivals != "exact" else {}
     name = options.name or stem(trained.name, request, {"judge": DEFAULT_JUDGE, "judge_side": "cross_lingual"})
 
     def write(site: Build) -> dict[str, int]:
@@ -154,6 +158,9 @@ def _diagnose(
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
+    search = SEARCHES[rivals := build.request.get("rivals", "exact")]
+    if rivals != "exact":
+        say(f"{counted(len(triplets), 'pair')}: each is compared with {rivals} rivals alone; with all: --rivals exact")
     frames = []
     for rows, part in triplets.by_translation():  # each is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
@@ -161,7 +168,7 @@ def _diagnose(
         texts = _texts(part.slot_ids, translations[lang][name], pairs, lang)
         part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
-        frame = _table(part, embedded_part, opinion, method.evidence).assign(**texts, lang=lang)
+        frame = _table(part, embedded_part, opinion, method.evidence, search).assign(**texts, lang=lang)
         frame = frame if part.alternative_N is None else frame.assign(alternative=name)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang, name)))
     frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
@@ -172,14 +179,18 @@ def _diagnose(
 
 
 def _table(
-    triplets: Triplets, embedded: judging.TripletEmbeddings, opinion: Opinion, form: Callable[[Tensor], Tensor]
+    triplets: Triplets,
+    embedded: judging.TripletEmbeddings,
+    opinion: Opinion,
+    form: Callable[[Tensor], Tensor],
+    search: Search,
 ) -> pd.DataFrame:
     v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
     similarity = embedded.similarities()
     items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
     item_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item share its picture as the query
-    own_v2t = _opinions(_nearest(v_VD[item_Q], t_ND, item_Q, item_N), row_N, similarity["VT"], form)
-    own_t2v = _opinions(_nearest(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
+    own_v2t = _opinions(search(v_VD[item_Q], t_ND, item_Q, item_N), row_N, similarity["VT"], form)
+    own_t2v = _opinions(search(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
     numbers = {
         **{f"sim_{side.lower()}": similarity[side] for side in ("VS", "VT", "ST")},
         **{"evidence_v2t": own_v2t[0], "evidence_t2v": own_t2v[0]},
@@ -235,33 +246,32 @@ def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str, na
 
 
 @torch.no_grad()
-def _nearest(query_QD: Tensor, gallery_GD: Tensor, query_item_Q: Tensor, gallery_item_G: Tensor) -> Tensor:
-    """Similarities of each query to its most similar candidates, without those of its own item."""
-    near = []
-    block = max(1, min(BLOCK, LARGEST // max(len(gallery_GD), 1)))
-    for rows in torch.split(torch.arange(len(query_QD), device=query_QD.device), block):
-        sim_BG = query_QD[rows] @ gallery_GD.T
-        sim_BG.masked_fill_(query_item_Q[rows][:, None] == gallery_item_G[None, :], -torch.inf)
-        near.append(sim_BG.topk(min(CANDIDATES - 1, sim_BG.shape[1]), dim=1).values)
-    return torch.cat(near)
-
-
-@torch.no_grad()
 def _opinions(
-    near_QK: Tensor, row_N: Tensor, own_N: npt.NDArray[np.float64], form: Callable[[Tensor], Tensor]
+    found: Iterator[tuple[Tensor, Tensor]],
+    row_N: Tensor,
+    own_N: npt.NDArray[np.float64],
+    form: Callable[[Tensor], Tensor],
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Evidence of each pair, belief in it and uncertainty (UML eq. (1), (2)).
 
-    The candidates are the pair itself (similarity `own_N`) and the most similar entries of other items: `near_QK` of
-    its query, `row_N`. `form` turns similarity into evidence.
+    The candidates are the pair itself (similarity `own_N`) and the rivals of its query `row_N`, of which `found` gives
+    a block at a time (`rivals.Search`), so that they are never all in memory. `form` turns similarity into evidence.
     """
-    own_sim_N = torch.from_numpy(own_N).to(near_QK)
-    parts = []
-    for rows in torch.split(torch.arange(len(row_N), device=near_QK.device), BLOCK):
-        sim_BK = torch.cat([own_sim_N[rows][:, None], near_QK[row_N[rows]]], dim=1)
-        opinion = dirichlet(form(sim_BK), sim_BK > -torch.inf)
-        parts.append((form(own_sim_N[rows]), opinion.belief_BK[:, 0], opinion.uncertainty_B))
-    return tuple(torch.cat(each).double().cpu().numpy() for each in zip(*parts, strict=True))
+    own_sim_N = torch.from_numpy(own_N).to(row_N.device, torch.float32)
+    order_N, size_Q = row_N.argsort(stable=True), row_N.bincount()
+    first_Q = size_Q.cumsum(0) - size_Q
+    evidence_N, belief_N, uncertainty_N = out = tuple(np.empty(len(row_N)) for _ in range(3))
+    for rows_B, near_BK in found:
+        size_B = size_Q[rows_B]
+        pairs = order_N[places_of(first_Q[rows_B], size_B)[0]]
+        near_of = torch.repeat_interleave(torch.arange(len(rows_B), device=pairs.device), size_B)
+        for some, near in zip(torch.split(pairs, BLOCK), torch.split(near_of, BLOCK), strict=True):
+            sim_BK = torch.cat([own_sim_N[some][:, None], near_BK[near]], dim=1)
+            opinion, at = dirichlet(form(sim_BK), sim_BK > -torch.inf), some.cpu().numpy()
+            evidence_N[at] = form(own_sim_N[some]).double().cpu().numpy()
+            belief_N[at] = opinion.belief_BK[:, 0].double().cpu().numpy()
+            uncertainty_N[at] = opinion.uncertainty_B.double().cpu().numpy()
+    return out
 
 
 def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any]) -> dict[str, Any]:

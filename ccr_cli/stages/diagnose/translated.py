@@ -66,6 +66,8 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
         raise UsageError(f"the judge {judge} needs a run, and {translated.name} is a translation", hint=hint)
     if options.judge_side is not None:
         raise UsageError("--judge-side goes with a run: of a translation only texts are compared", hint="leave it out")
+    if options.rivals is not None:
+        raise UsageError("--rivals goes with a run: captions of a translation have no rivals", hint="leave it out")
     check_share(options.share)
     request: dict[str, Any] = {"judge": judge} | ({} if options.share is None else {"share": options.share})
     request |= registry.installed_source("judges", judge)

@@ -4,7 +4,8 @@ Shape suffixes: V visual items, T texts, D embedding.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor
@@ -23,7 +24,7 @@ PICTURES = 128
 def embed_texts(method: Embedder, table: Tokens, device: torch.device, some_T: Tensor | None = None) -> Tensor:
     """Embeds texts of a table, all of them or some, in float32 (T, D), on the device."""
     rows = torch.split(torch.arange(len(table)) if some_T is None else some_T, BATCH)
-    return torch.cat([method.embed_text(table.select(r).to(device)).float() for r in rows])
+    return _joined((method.embed_text(table.select(r).to(device)).float() for r in rows), sum(map(len, rows)))
 
 
 @torch.no_grad()
@@ -31,7 +32,17 @@ def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V
     """Embeds visual items, all of them or some, in float32 (V, D), on the device."""
     rows = torch.arange(len(visual)) if some_V is None else some_V
     parts = torch.split(rows.to(visual.offsets_V1.device), BATCH if visual.rows_ND.ndim == 2 else PICTURES)
-    return torch.cat([method.embed_visual(visual.select(part).to(device)).float() for part in parts])
+    return _joined((method.embed_visual(visual.select(part).to(device)).float() for part in parts), len(rows))
+
+
+def _joined(parts: Iterator[Tensor], count: int) -> Tensor:
+    """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice."""
+    first, at = next(parts), 0
+    table_ND = first.new_empty(count, *first.shape[1:])
+    for part in chain([first], parts):
+        table_ND[at : at + len(part)] = part
+        at += len(part)
+    return table_ND
 
 
 def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:

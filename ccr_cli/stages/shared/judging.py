@@ -5,7 +5,6 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs, B a b
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +51,14 @@ class TripletEmbeddings:
     kin_ND: Tensor | None = None
     """Mean of the other captions of each triplet's item, added to its picture."""
 
-    @cached_property
-    def v_ND(self) -> Tensor:
-        """The visual side of each triplet: its picture, with the item's other captions if they were added."""
-        own_ND = self.v_VD[self.item_N]
-        return own_ND if self.kin_ND is None else normalize(own_ND + self.kin_ND, dim=1)
+    def __getitem__(self, rows_B: Tensor | slice) -> Tensor:
+        """The visual side of some triplets: their pictures, with the items' other captions if they were added."""
+        own_BD = self.v_VD[self.item_N[rows_B]]
+        return own_BD if self.kin_ND is None else normalize(own_BD + self.kin_ND[rows_B], dim=1)
+
+    def __len__(self) -> int:
+        """N, the number of triplets."""
+        return len(self.item_N)
 
     def select(self, rows: npt.NDArray[np.int64]) -> "TripletEmbeddings":
         """Some of the triplets, without added captions."""
@@ -71,15 +73,14 @@ class TripletEmbeddings:
         """
         vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
         own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
-        total_VD, weight_V1 = (_sum_by_item(x, self.item_N, len(self.v_VD)) for x in (own_ND, weight_N1))
+        total_VD, weight_V1 = (sum_by_item(x, self.item_N, len(self.v_VD)) for x in (own_ND, weight_N1))
         others_N1 = (weight_V1[self.item_N] - weight_N1).clamp(min=1)
         return replace(self, kin_ND=(total_VD[self.item_N] - own_ND) / others_N1)
 
     @property
-    def sides(self) -> dict[str, tuple[Tensor, Tensor]]:
-        """The two ends of each side of the triplets, by its name: VS, VT, ST."""
-        v_ND = self.v_ND
-        return {"VS": (v_ND, self.s_ND), "VT": (v_ND, self.t_ND), "ST": (self.s_ND, self.t_ND)}
+    def sides(self) -> dict[str, tuple["Vectors", "Vectors"]]:
+        """The two ends of each side of the triplets, by its name: VS, VT, ST; the visual one is made as it is read."""
+        return {"VS": (self, self.s_ND), "VT": (self, self.t_ND), "ST": (self.s_ND, self.t_ND)}
 
     def similarities(self) -> dict[str, FloatArray]:
         """Cosine similarity of each side."""
@@ -109,10 +110,12 @@ class TripletEmbeddings:
         order = np.random.default_rng(seed).permutation(len(self.item_N))[:_STRANGERS]
         some = torch.from_numpy(order).to(self.item_N.device)
 
-        def near(a_ND: Tensor, b_ND: Tensor) -> FloatArray:
+        def near(a_ND: Vectors, b_ND: Vectors) -> FloatArray:
             parts, others_RD = [], b_ND[some]
-            for a_BD, item_B in zip(torch.split(a_ND, _BLOCK), torch.split(self.item_N, _BLOCK), strict=True):
-                sim_BR = (a_BD @ others_RD.T).masked_fill_(item_B[:, None] == self.item_N[some], -1.0)
+            for first in range(0, len(a_ND), _BLOCK):
+                here = slice(first, first + _BLOCK)
+                sim_BR = a_ND[here] @ others_RD.T
+                sim_BR.masked_fill_(self.item_N[here][:, None] == self.item_N[some], -1.0)
                 parts.append(sim_BR.topk(min(_NEAREST, len(some)), dim=1).values.mean(dim=1))
             return np.asarray(torch.cat(parts).double().cpu().numpy())
 
@@ -125,6 +128,10 @@ class TripletEmbeddings:
             given[name] = given[name] - (a_N + b_N) / 2
             null[name] = null[name] - (a_N[left] + b_N[right]) / 2
         return np.stack(list(given.values()), axis=1), np.stack(list(null.values()), axis=1)
+
+
+Vectors = Tensor | TripletEmbeddings
+"""A vector per triplet, read some rows at a time."""
 
 
 def embed_triplets(
@@ -247,7 +254,7 @@ class TripletReadings:
             found["scores"] = self.file_scores(), np.full(len(left), -np.inf)
         for side in ("ST", "VT") if self.embedded else ():
             a_ND, b_ND = self._embedded.sides[side]
-            rows = (torch.from_numpy(each).to(a_ND.device) for each in (left, right))
+            rows = (torch.from_numpy(each).to(self._embedded.item_N.device) for each in (left, right))
             found[f"similarity {side}"] = _cosine(a_ND, b_ND), _cosine(a_ND, b_ND, *rows)
         say(f"fusing: {', '.join(found)}")
         return found
@@ -410,14 +417,14 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     return figures
 
 
-def _sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
+def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
     """Sums (V, D) of the rows of each item, added up in their order: `index_add_` has none on a GPU."""
     offsets_V1 = torch.zeros(items + 1, dtype=torch.int64, device=item_N.device)
     torch.cumsum(item_N.bincount(minlength=items), 0, out=offsets_V1[1:])
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
-def _cosine(a_ND: Tensor, b_ND: Tensor, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
+def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
     """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds."""
     parts, size = [], len(a_ND) if left_N is None else len(left_N)
     for first in range(0, max(size, 1), _PIECE):

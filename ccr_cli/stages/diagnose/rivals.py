@@ -1,0 +1,85 @@
+"""The rivals of a query, that is the most similar entries of other items: among all entries, or among nearby ones.
+
+Shape suffixes: Q queries, G gallery, C cells, D embedding, K rivals, B a block.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from ccr_cli.data.frames import places_of
+from ccr_cli.stages.shared.judging import sum_by_item
+
+RIVALS = 127
+"""The most rivals of a pair."""
+BLOCK = 1024
+LARGEST = 2**26
+"""Most similarities held at once: fewer queries together where there are many entries."""
+REACH = 16_384
+"""Entries that `nearby` compares with a query, if there are so many."""
+ROUNDS, SAMPLE = 4, 64
+"""Rounds of k-means, and the entries per cell that it reads."""
+
+Search = Callable[[Tensor, Tensor, Tensor, Tensor], Iterator[tuple[Tensor, Tensor]]]
+"""From queries (Q, D), entries (G, D) and the items of both to blocks: rows of queries, similarities (B, K) of their
+rivals, the most similar first."""
+
+
+def exact(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Compares every query with every entry."""
+    block = max(1, min(BLOCK, LARGEST // max(len(gallery_GD), 1)))
+    for rows_B in torch.split(torch.arange(len(query_QD), device=query_QD.device), block):
+        yield rows_B, _best(query_QD[rows_B], gallery_GD, item_Q[rows_B], item_G)
+
+
+def nearby(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Compares the queries of a cell with the entries of the cells about it, the nearest `REACH` or a few more.
+
+    As in FAISS's inverted file, entries and queries belong to the nearest of 4 sqrt(G) centres, but all queries of a
+    cell search the same cells, so that a matrix product does it.
+    """
+    centre_CD = _centres(gallery_GD)
+    cell_Q, cell_G = _cells(query_QD, centre_CD), _cells(gallery_GD, centre_CD)
+    (order_Q, size_QC), (order_G, size_GC) = (
+        (cells.argsort(stable=True), cells.bincount(minlength=len(centre_CD))) for cells in (cell_Q, cell_G)
+    )
+    first_C, start = size_GC.cumsum(0) - size_GC, 0
+    for cell, size in enumerate(size_QC.tolist()):
+        if not size:
+            continue
+        about_C = (centre_CD @ centre_CD[cell]).argsort(descending=True, stable=True)
+        about_C = about_C[: int((size_GC[about_C].cumsum(0) < REACH).sum()) + 1]
+        entries = order_G[places_of(first_C[about_C], size_GC[about_C])[0]]
+        near_GD, item_near = gallery_GD[entries], item_G[entries]
+        for rows_B in torch.split(order_Q[start : start + size], BLOCK):
+            yield rows_B, _best(query_QD[rows_B], near_GD, item_Q[rows_B], item_near)
+        start += size
+
+
+SEARCHES: dict[str, Search] = {"exact": exact, "nearby": nearby}
+
+
+def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor) -> Tensor:
+    """The greatest similarities (B, K), without those to entries of the query's own item."""
+    sim_BG = query_BD @ gallery_GD.T
+    sim_BG.masked_fill_(item_B[:, None] == item_G[None, :], -torch.inf)
+    return sim_BG.topk(min(RIVALS, sim_BG.shape[1]), dim=1).values
+
+
+def _centres(gallery_GD: Tensor) -> Tensor:
+    """Centres (C, D) of cells by k-means with cosines; the same for the same entries."""
+    count = min(len(gallery_GD), round(4 * len(gallery_GD) ** 0.5))
+    order_G = torch.randperm(len(gallery_GD), generator=torch.Generator().manual_seed(0)).to(gallery_GD.device)
+    some_GD = gallery_GD[order_G[: SAMPLE * count]]
+    centre_CD = normalize(some_GD[:count], dim=1)
+    for _ in range(ROUNDS):
+        sum_CD = sum_by_item(some_GD, _cells(some_GD, centre_CD), count)
+        centre_CD = torch.where(sum_CD.any(dim=1, keepdim=True), normalize(sum_CD, dim=1), centre_CD)
+    return centre_CD
+
+
+def _cells(x_ND: Tensor, centre_CD: Tensor) -> Tensor:
+    """The most similar centre of each row."""
+    return torch.cat([(x_BD @ centre_CD.T).argmax(dim=1) for x_BD in torch.split(x_ND, BLOCK)])
