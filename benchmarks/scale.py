@@ -22,13 +22,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shlex
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 

@@ -124,7 +124,7 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
 def _objects(column: pa.ChunkedArray) -> "pd.Series[Any]":
     """The values of a column for pandas; equal texts are one object, since most columns have few."""
     if column.type != pa.string():
-        return column.to_pandas()
+        return pd.Series(column.to_pandas())
     encoded = column.combine_chunks().dictionary_encode()
     texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
     return pd.Series(texts[encoded.indices.fill_null(-1).to_numpy()], dtype=object)

@@ -160,7 +160,7 @@ def _diagnose(
     how["config"] = witnesses
     search = SEARCHES[rivals := build.request.get("rivals", "exact")]
     if rivals != "exact":
-        say(f"{counted(len(triplets), 'pair')}: each is compared with {rivals} rivals alone; with all: --rivals exact")
+        say(f"{counted(len(triplets), 'pair')}: belief and uncertainty are among {rivals} rivals; all: --rivals exact")
     frames = []
     for rows, part in triplets.by_translation():  # each is judged by itself
         (lang,), embedded_part = part.langs, embedded.select(rows)
