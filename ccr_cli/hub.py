@@ -224,19 +224,52 @@ def in_time(call: Callable[[], T], seconds: float = PROBE_SECONDS) -> T:
 def _check_hub(model: str, revision: str, alternatives: str) -> None:
     """Checks that the hub has the model, with weights in safetensors."""
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import HfHubHTTPError
 
     try:
         info = in_time(lambda: HfApi().model_info(model, revision=revision, timeout=PROBE_SECONDS))
         suffixes = {Path(entry.rfilename).suffix for entry in info.siblings or []}
     except Exception as error:  # whatever the client raises
-        if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
-            reason = f"the hub answered {error.response.status_code} (no such model or revision, or no access)"
-        else:
-            reason = f"the hub cannot be reached ({type(error).__name__})"
-        raise _unavailable(model, revision, reason, alternatives) from error
+        raise _unavailable(model, revision, refusal(error, "no such model or revision"), alternatives) from error
     if ".bin" in suffixes and ".safetensors" not in suffixes:
         raise _PickledError(model)
+
+
+def refusal(error: Exception, lacking: str) -> str:
+    """What an error of the hub's client says: its answer, which may mean that something is `lacking`, or none."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
+        return f"the hub answered {error.response.status_code} ({lacking}, or no access)"
+    return f"the hub cannot be reached ({type(error).__name__})"
+
+
+def repository(target: str) -> str:
+    """The repository of `hf:OWNER/NAME`; UsageError if it is not named so."""
+    if not re.fullmatch(r"hf:[\w.-]+/[\w.-]+", target):
+        raise UsageError(f"--to {target}: expected hf:OWNER/NAME")
+    return target.removeprefix("hf:")
+
+
+def upload(folder: Path, name: str, kind: str) -> None:
+    """Uploads a folder to a repository of the hub (`kind` model or dataset), which is private if it is new.
+
+    The token is the user's own: `HF_TOKEN`, or that of `hf auth login`.
+
+    Raises:
+        UnavailableError: If the hub cannot be reached or refuses; the same call continues.
+    """
+    from huggingface_hub import HfApi, constants
+
+    what = f"{name} on {constants.ENDPOINT.partition('://')[2]}"
+    say(f"uploading {folder.name} to {what}, a third party")
+    try:
+        in_time(lambda: HfApi().create_repo(name, repo_type=kind, private=True, exist_ok=True), 10 * PROBE_SECONDS)
+        done = HfApi().upload_folder(repo_id=name, folder_path=folder, repo_type=kind, commit_message="ccr export")
+    except Exception as error:  # whatever the client raises
+        hint = "hf auth login, or HF_TOKEN, with a token that may write there; then the same command again"
+        problem = f"{folder.name} was not uploaded to {what}: {refusal(error, 'no such owner')}"
+        raise UnavailableError(problem, hint) from error
+    say(f"uploaded: {done}")
 
 
 def _conversion(model: str) -> str | None:

@@ -1,7 +1,8 @@
-"""A hub of one model or data set on this machine: as much of its protocol as finding and downloading one takes."""
+"""A hub of one model or data set on this machine: what finding, downloading and uploading take of its protocol."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import huggingface_hub.constants
 import pytest
+from huggingface_hub import RepoCard
 
 CONVERTER = "SFconvertbot"
 TITLE = "Adding `safetensors` variant of this model"
@@ -37,6 +39,12 @@ class Hub:
     pulls: list[dict[str, Any]] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     """Method and path of every request."""
+    token: str = ""
+    """The token that may write; nobody may without one."""
+    place: Path = Path()
+    """The folder that uploads to `main` fill, once the repository is created."""
+    created: dict[str, Any] = field(default_factory=dict)
+    """What created the repository."""
 
     def pull(self, num: int, folder: Path, author: str = CONVERTER, title: str = TITLE, status: str = "open") -> None:
         """Opens a pull request."""
@@ -75,6 +83,31 @@ class Hub:
             return {"ETag": f'"{hashlib.sha256(content).hexdigest()}"', "X-Repo-Commit": revision}, content
         return None
 
+    def take(self, path: str, token: str, body: bytes) -> tuple[dict[str, str], bytes] | None:
+        """Answers what is posted: the creation of the repository, the check of its card, a commit of whole files."""
+        if path == "/api/validate-yaml":
+            RepoCard(json.loads(body)["content"], ignore_metadata_errors=False)
+            return _json({"errors": [], "warnings": []})
+        if not self.token or token != f"Bearer {self.token}":
+            return None
+        if path == "/api/repos/create":
+            self.created = json.loads(body)
+            return _json({"url": f"{self.url}/{self.name}"})
+        if path.endswith(f"/{self.name}/preupload/main") and self.created:
+            modes = {"uploadMode": "regular", "shouldIgnore": False}
+            return _json({"files": [{"path": file["path"], **modes} for file in json.loads(body)["files"]]})
+        if path.endswith(f"/{self.name}/commit/main") and self.created:
+            for line in map(json.loads, body.splitlines()):
+                if line["key"] == "file":
+                    file = self.place / line["value"]["path"]
+                    file.parent.mkdir(parents=True, exist_ok=True)
+                    file.write_bytes(base64.b64decode(line["value"]["content"]))
+            self.revisions["main"] = self.place
+            return _json(
+                {"success": True, "commitOid": commit("main"), "commitUrl": f"{self.url}/{self.name}/commit/1"}
+            )
+        return None
+
 
 def _names(folder: Path) -> list[str]:
     return [file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()]
@@ -95,12 +128,16 @@ def serve(name: str) -> Iterator[Hub]:
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
             hub.asked.append(f"{self.command} {path}")
-            headers, body = hub.answer(path) or ({"X-Error-Code": "RevisionNotFound"}, b"")
+            posted = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            reply = hub.answer(path)
+            if self.command == "POST":
+                reply = hub.take(path, self.headers.get("Authorization", ""), posted)
+            headers, body = reply or ({"X-Error-Code": "RevisionNotFound"}, b"")
             self.send_response(404 if "X-Error-Code" in headers else 200)
             for key, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(key, value)
             self.end_headers()
-            if self.command == "GET":
+            if self.command != "HEAD":
                 self.wfile.write(body)
 
         do_HEAD = do_POST = do_GET

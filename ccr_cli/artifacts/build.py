@@ -127,6 +127,11 @@ class Build:
         about = {"command": shlex.join(["ccr", *words]), "versions": {"ccr": ccr_cli.__version__}}
         base.write_json(begun, {**marked, _ABOUT: {**about, "environment": self.environment}})
 
+    def clear(self) -> None:
+        """Removes the files of a stopped attempt, for what is written in one go."""
+        for path in (p for p in self.folder.iterdir() if not p.name.startswith(".")):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def finish(self, counts: Mapping[str, int]) -> base.Artifact:
         """Hashes the files, writes `artifact.json` last, and moves the folder to its final name."""
         names = sorted(
@@ -175,6 +180,15 @@ _instead: list[Sequence[str]] = []
 def recorded_words() -> list[str]:
     """The words of the command that artifacts record: those of the program, or of `recorded_as`."""
     return list(_instead[-1] if _instead else sys.argv[1:])
+
+
+def without_option(words: Sequence[str], option: str) -> list[str]:
+    """A command without one of its options and that option's value."""
+    words = list(words)
+    while option in words:
+        place = words.index(option)
+        words = words[:place] + words[place + 2 :]
+    return [word for word in words if not word.startswith(f"{option}=")]
 
 
 @contextmanager

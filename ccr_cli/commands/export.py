@@ -11,20 +11,22 @@ def export(
     options: ExportOptions,
     call: c.BuildCall,
 ) -> None:
-    """Write a run as a folder that works without ccr.
+    """Write a run or a data set as a folder that works without ccr, and upload it to the Hugging Face hub.
 
     sentence-transformers loads a run with a transformers text encoder; any other needs only numpy. The model card
     holds the results of the given evaluations, or else of all evaluations of the run in the workspace.
+
+    Given a data set, a translation or a diagnosis and no run, it writes captions, pictures, translations and verdicts
+    as Parquet files, which the library datasets loads.
     """
     inputs = call.inputs()
     from ccr_cli.stages.export.stage import export as stage
 
-    trained = inputs.one("run", "", hint="ccr train --method uml")
-    made = stage(inputs, trained, **vars(options))
-    for parent in trained.parents:
-        inputs.parent(trained, parent.kind)
-    layout = any(entry.path.endswith("modules.json") for entry in made.files)
-    reader = "load it with sentence-transformers" if layout else "use it with its encode.py"
+    made = stage(inputs, options)
+    files = {entry.path.rpartition("/")[2] for entry in made.files}
+    reader = "load it with sentence-transformers" if "modules.json" in files else "use it with its encode.py"
+    if made.has_parent("dataset"):
+        reader = f"load it with datasets.load_dataset({str(made.path)!r})"
     console.say(f"  {reader}; see {made.path / 'README.md'}")
     c.emit(inputs, [made], call.json)
 
@@ -33,4 +35,6 @@ EPILOG = c.examples(
     "ccr export",
     "ccr export runs/noto-emoji-es-uml-seed0 --name emoji-es",
     "ccr evaluate runs/mine | ccr export - --onnx",
+    "ccr export datasets/noto-emoji",
+    "ccr export diagnoses/mine --to hf:OWNER/NAME",
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ccr_cli import console
 from ccr_cli.artifacts import base
+from ccr_cli.artifacts.build import without_option
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands import common as c
 from ccr_cli.errors import ArtifactError
@@ -22,7 +23,8 @@ def rebuild(*, call: c.ListCall) -> None:
     inputs = call.inputs()
     chosen, made = {artifact.path for artifact in inputs.named}, list[Path]()
     while stale := [a for a in _stale(inputs.workspace) if not chosen or a.path in chosen]:
-        artifact, command = stale[0], _without_workspace(stale[0].rebuild_command())
+        artifact = stale[0]
+        command = without_option(artifact.rebuild_command(), "--workspace")  # its path may count from elsewhere
         name = inputs.workspace.relative(artifact.path)
         if artifact.path in made or not command:
             why = ": its command makes another artifact, perhaps as a file that it names has changed" if command else ""
@@ -42,14 +44,6 @@ def rebuild(*, call: c.ListCall) -> None:
         print(path)
     if not made:
         console.say("nothing is stale")
-
-
-def _without_workspace(words: list[str]) -> list[str]:
-    """A command without the flag of its workspace, whose path may count from another folder."""
-    while "--workspace" in words:
-        place = words.index("--workspace")
-        words = words[:place] + words[place + 2 :]
-    return [word for word in words if not word.startswith("--workspace=")]
 
 
 def _stale(workspace: Workspace) -> list[base.Artifact]:

@@ -28,8 +28,9 @@ from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import progress, say
 from ccr_cli.data.assemble import SPLIT_NAMES
 from ccr_cli.data.formats.base import LARGEST_JSON, is_media
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, redact
-from ccr_cli.hub import PROBE_SECONDS, in_time
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.hub import PROBE_SECONDS, in_time, refusal
+from ccr_cli.stages.data.caption_files import parse_source
 
 FOLDER = "unpacked"
 """Folder of the workspace."""
@@ -37,6 +38,8 @@ ROWS = "captions.jsonl"
 TARS, HUB = "wds:", "hf:"
 """What stands before a pattern of tar files, and before the name of a data set on the hub."""
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
+_SHARD = re.compile(r"(.+?)-\d+-of-\d+")
+"""The name of one of several files: `train-00000-of-00002`."""
 _CONVERTED = "refs/convert/parquet"
 """The revision of a data set that the hub has converted to Parquet itself."""
 
@@ -45,12 +48,12 @@ Write = Callable[[bytes, str], str]
 
 def is_packed(source: str) -> bool:
     """Whether a source is a data set whose pictures are not files."""
-    path = Path(source)
+    path = Path(parse_source(source)[2])
     return source.startswith((TARS, HUB)) or (path.suffix == ".parquet" and path.is_file() and bool(_pictures(path)))
 
 
 def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
-    """Unpacks sources, unless they are unpacked already.
+    """Unpacks sources, unless they are unpacked already; a split, a language or both may stand before a Parquet file.
 
     Returns:
         A name for the data set, and the file of rows, which lies beside the pictures.
@@ -62,24 +65,32 @@ def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
     """
     if len(sources) > 1 and any(source.startswith((TARS, HUB)) for source in sources):
         raise UsageError("only one data set at a time", hint=f"ccr data import '{sources[0]}'")
-    first = sources[0]
+    first, named = sources[0], list[tuple[str, str]]()
     if first.startswith(HUB):
         name, files = first.removeprefix(HUB), _from_hub(first.removeprefix(HUB))
     else:
-        files = _tars(first.removeprefix(TARS)) if first.startswith(TARS) else [Path(source) for source in sources]
+        parsed = [] if first.startswith(TARS) else [parse_source(source) for source in sources]
+        named = [(split, lang) for split, lang, _ in parsed]
+        files = [Path(path) for _, _, path in parsed] or _tars(first.removeprefix(TARS))
         name = re.sub(r"[-_.]*(\d+|\{.*)?$", "", files[0].stem) or files[0].stem
-    digest = sha256_text("".join(f"{file.name} {sha256_file(file)}\n" for file in files))
+        if shard := _SHARD.fullmatch(files[0].stem):
+            above = files[0].resolve().parent
+            name = shard[1] if shard[1] not in SPLIT_NAMES else (above.parent if above.name == "data" else above).name
+    lines = [f"{file.name} {sha256_file(file)}" for file in files]
+    marks = [{k: v for k, v in zip(("split", "lang"), each, strict=True) if v} for each in named] or [{}] * len(files)
+    lines = [" ".join([line, *mark.values()]) for line, mark in zip(lines, marks, strict=True)]
+    digest = sha256_text("".join(f"{line}\n" for line in lines))
     folder = workspace.root / FOLDER / f"{slug(name)}-{digest[:12]}"
     if not (folder / ROWS).exists():
         if workspace.dry_run:
             raise UsageError(f"a dry run does not unpack {first}", hint="without --dry-run")
         folder.mkdir(parents=True, exist_ok=True)
-        _unpack(files, folder)
+        _unpack(files, marks, folder)
     return slug(name), folder / ROWS
 
 
-def _unpack(files: Sequence[Path], folder: Path) -> None:
-    """Writes the pictures of files, and at last their rows."""
+def _unpack(files: Sequence[Path], marks: Sequence[Mapping[str, str]], folder: Path) -> None:
+    """Writes the pictures of files, and at last their rows, each with what marks its file: split and language."""
     written: dict[str, str] = {}
 
     def write(content: bytes, name: str) -> str:
@@ -96,10 +107,10 @@ def _unpack(files: Sequence[Path], folder: Path) -> None:
 
     total = sum(file.stat().st_size for file in files) >> 20
     with progress(total, "unpack", "MiB") as advance, atomic_open(folder / ROWS) as rows:
-        for file in files:
+        for file, mark in zip(files, marks, strict=True):
             split = _split(file)
             for row in _tar_rows(file, write) if file.suffix == ".tar" else _parquet_rows(file, write):
-                row = {**({"split": split} if split else {}), **row}
+                row = {**({"split": split} if split else {}), **row, **mark}
                 rows.write(f"{json.dumps(row, ensure_ascii=False, default=str)}\n".encode("utf-8", "surrogatepass"))
             advance(file.stat().st_size >> 20)
     say(f"{len(written):,} pictures unpacked into {folder}")
@@ -232,8 +243,8 @@ def _from_hub(name: str) -> list[Path]:
     except (UnavailableError, UsageError):
         raise
     except Exception as error:  # whatever the client raises; a second call resumes the download
-        problem = f"the data set {name} is not available from the hub: {redact(str(error)).splitlines()[0][:200]}"
+        problem = f"the data set {name} is not available: {refusal(error, 'no such data set or revision')}"
         raise UnavailableError(
-            problem, hint="check name and network, or name files: ccr data import *.parquet"
-        ) from None
+            problem, hint="hf auth login if it is private; or name files: ccr data import *.parquet"
+        ) from error
     return [Path(folder) / file for file in sorted(files)]

@@ -41,7 +41,10 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     if options.media_root is not None and not options.media_root.is_dir():
         raise UsageError(f"--media-root {options.media_root}: there is no such folder")
-    if options.form is None and sources and all(map(is_packed, sources)):
+    packed = [source for source in sources if options.form is None and is_packed(source)]
+    if packed and len(packed) < len(sources):
+        raise UsageError(f"{packed[0]} holds pictures, and other files do not", hint=f"ccr data import {packed[0]}")
+    if packed:
         name, rows = unpack(workspace, sources)
         sources, options = [str(rows)], replace(options, name=options.name or name)
     collection_only = options.root is not None or options.allow_partial

@@ -14,9 +14,11 @@ from jinja2 import Environment, FileSystemLoader
 from markupsafe import Markup
 
 import ccr_cli
-from ccr_cli.artifacts import base, evaluation
+from ccr_cli.artifacts import base, evaluation, translation
 from ccr_cli.artifacts.signature import noise_kind
+from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import plain
+from ccr_cli.errors import ArtifactError
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import metric, percent
 
@@ -66,6 +68,25 @@ class ExportedEncoder:
 
 def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
     """The card of one dual encoder; with folders, that of a run of several such in them, and of how to join them."""
+    tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
+    return render(
+        "model_card.md.j2",
+        facts=facts,
+        tags=["sentence-transformers", "feature-extraction", *tags] if model.sentence_transformers else tags,
+        languages=facts.langs,
+        sentence_transformers=model.sentence_transformers,
+        ngram=facts.text_encoder == "ngram",
+        given=facts.text_encoder == "given",
+        noise=_noise(facts.settings["noise"]),
+        results=list(map(_result, facts.results)),
+        by_machine=signature_words.ABOUT_MT if any(result.get("queries") for result in facts.results) else "",
+        model=None if folders else model,
+        folders=list(folders),
+    )
+
+
+def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
+    """A card from its template; of the languages, those that the hub knows."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,  # for Markdown: `finalize` marks every value as safe once it is escaped
@@ -76,22 +97,26 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
     )
     filters = {"json": json.dumps, "fenced": fenced, "code": _code}
     environment.filters |= {name: lambda value, write=write: Markup(write(value)) for name, write in filters.items()}
-    tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
-    content = environment.get_template("model_card.md.j2").render(
-        facts=facts,
-        version=ccr_cli.__version__,
-        tags=["sentence-transformers", "feature-extraction", *tags] if model.sentence_transformers else tags,
-        languages=[lang for lang in facts.langs if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"],
-        sentence_transformers=model.sentence_transformers,
-        ngram=facts.text_encoder == "ngram",
-        given=facts.text_encoder == "given",
-        noise=_noise(facts.settings["noise"]),
-        results=list(map(_result, facts.results)),
-        by_machine=signature_words.ABOUT_MT if any(result.get("queries") for result in facts.results) else "",
-        model=None if folders else model,
-        folders=list(folders),
-    )
+    tags = [lang for lang in languages if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"]
+    content = environment.get_template(template).render(languages=tags, version=ccr_cli.__version__, **facts)
     return re.sub(r"\n{3,}", "\n\n", content)
+
+
+def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
+    """The engine of a translation; if it repairs another one, the engine of that one first; corrections come last."""
+    engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
+    own = {"engine": made.request["engine"], **engine, "lang": lang}
+    only = made.request.get("only")
+    if only is None:
+        return [own]
+    try:
+        before = translators(workspace, workspace.parent(made, "translation"))
+    except ArtifactError:  # it is gone: only its request is known
+        before = [{"engine": only["of"]["engine"], "lang": lang}]
+    again = [own] if own["engine"] != translation.BY_HAND else []
+    if "corrected" in only:
+        again.append({"engine": translation.BY_HAND, "lang": lang, "by_hand": True})
+    return [*before, *(engine | {"again": True} for engine in again)]
 
 
 def text(value: object) -> str:

@@ -1,9 +1,8 @@
-"""export: writes a run as a folder that works without ccr.
+"""export: writes a run or a data set as a folder that works without ccr.
 
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
-import shutil
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +13,8 @@ import numpy.typing as npt
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, dataset, evaluation, features, run, translation
-from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts import base, dataset, evaluation, features, run
+from ccr_cli.artifacts.build import Build, build_artifact, recorded_as, recorded_words, without_option
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.data.tokens import Tokenizer
@@ -25,9 +24,11 @@ from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
+from ccr_cli.stages.export.dataset_folder import export_dataset
 from ccr_cli.stages.export.encode import Encoder
 from ccr_cli.stages.export.image_side import image_networks, write_gallery, write_networks
-from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card
+from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, translators
+from ccr_cli.stages.export.options import ExportOptions
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, require_parent
@@ -45,7 +46,34 @@ PICTURES, ALIKE = 4, 0.999
 """Pictures to encode again, and the least cosine with the run's vectors, whose features are in half precision."""
 
 
-def export(
+def export(inputs: Inputs, options: ExportOptions) -> base.Artifact:
+    """Exports the run among the inputs; or the data set, if they have no run but a data set or what belongs to it.
+
+    With `options.to`, the folder is also uploaded to the hub.
+
+    Raises:
+        UnavailableError: If the hub does not take the upload.
+        UsageError: If an option does not apply. Further errors as of `export_run` and `export_dataset`.
+    """
+    repository = options.to and hub.repository(options.to)
+    kinds = {artifact.kind for artifact in inputs.named}
+    of_data = "run" not in kinds and bool(kinds & {"dataset", "translation", "diagnosis"})
+    if of_data and options.onnx:
+        raise UsageError("--onnx needs a run, and only data is named", hint="leave --onnx out, or name a run")
+    with recorded_as(without_option(recorded_words(), "--to")):  # ccr rebuild uploads nothing
+        if of_data:
+            made = export_dataset(inputs, name=options.name, force=options.force)
+        else:
+            trained = inputs.one("run", "", hint="ccr train --method uml")
+            made = export_run(inputs, trained, onnx=options.onnx, name=options.name, force=options.force)
+            for parent in trained.parents:
+                inputs.parent(trained, parent.kind)
+    if repository:
+        hub.upload(made.path, repository, "dataset" if of_data else "model")
+    return made
+
+
+def export_run(
     inputs: Inputs, trained: base.Artifact, *, onnx: bool = False, name: str | None = None, force: bool = False
 ) -> base.Artifact:
     """Exports a run; the model card holds its evaluations among the inputs, or else all of the workspace.
@@ -72,21 +100,15 @@ def export(
     name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
 
     def write(site: Build) -> dict[str, int]:
-        _clear(site.folder)
+        site.clear()
         try:
             return _write(site.folder, inputs.workspace, trained, evaluations, onnx)
         except CcrError:
-            _clear(site.folder)
+            site.clear()
             raise
 
     parents = [trained, *evaluations]
     return build_artifact(inputs.workspace, "export", name, {"onnx": onnx}, parents, write=write, force=force)
-
-
-def _clear(folder: Path) -> None:
-    """Removes the files of an interrupted attempt: an export is written in one go."""
-    for path in (p for p in folder.iterdir() if not p.name.startswith(".")):
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def _write(
@@ -95,7 +117,7 @@ def _write(
     settings, data = run.config(trained), dataset.read(workspace.parent(trained, "dataset"))
     feats = workspace.parent(trained, "features")
     links = [link for link in trained.parents if link.kind == "translation"]
-    translations = [entry for link in links for entry in _translators(workspace, workspace.linked(trained, link))]
+    translations = [entry for link in links for entry in translators(workspace, workspace.linked(trained, link))]
     encoder, on_hub, licence = _text_encoder(trained, settings)
     results = [result for artifact in evaluations for result in evaluation.results(artifact)]
     results = [r for r in results if not (r.get("task") or r.get("corrupt") or r.get("queries", MT) != MT)]
@@ -222,23 +244,6 @@ def check_pictures(exported_VD: Array, run_VD: Array, paths: Sequence[Path]) -> 
         path = paths[int(cosine_V.argmin())]
         problem = f"the export encodes {path} otherwise than the run: the cosine is {cosine_V.min():.4f}"
         raise ArtifactError(problem, hint="extract the features again if the picture has changed")
-
-
-def _translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
-    """The engine of a translation; if it repairs another one, the engine of that one first; corrections come last."""
-    engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
-    own = {"engine": made.request["engine"], **engine, "lang": lang}
-    only = made.request.get("only")
-    if only is None:
-        return [own]
-    try:
-        before = _translators(workspace, workspace.parent(made, "translation"))
-    except ArtifactError:  # it is gone: only its request is known
-        before = [{"engine": only["of"]["engine"], "lang": lang}]
-    again = [own] if own["engine"] != translation.BY_HAND else []
-    if "corrected" in only:
-        again.append({"engine": translation.BY_HAND, "lang": lang, "by_hand": True})
-    return [*before, *(engine | {"again": True} for engine in again)]
 
 
 def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:

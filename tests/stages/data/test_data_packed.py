@@ -79,6 +79,20 @@ def test_parquet_with_pictures(tmp_path: Path) -> None:
     assert extracted.counts["items"] == len(ITEMS)
 
 
+def test_a_split_and_a_language_before_a_file(tmp_path: Path) -> None:
+    for name, items in (("train-00000-of-00001", ITEMS[:8]), ("b", ITEMS[8:])):
+        parquet(tmp_path / "shapes" / "data" / f"{name}.parquet", items)
+    place = tmp_path / "shapes" / "data"
+    sources = (f"train={place}/train-00000-of-00001.parquet", f"test.de={place}/b.parquet")
+    data = dataset.read(toy.ok("data", "import", *sources, workspace=tmp_path / "ws").made)
+    assert data.name == "shapes" and dict(data.items["split"].value_counts())["test"] == 4
+    langs = data.captions.merge(data.items[["item_id", "split"]]).groupby("split")["lang"].unique()
+    assert list(langs["test"]) == ["de"] and list(langs["train"]) == ["en"]
+    (tmp_path / "c.csv").write_text("image,caption\nx.png,one\n")
+    mixed = toy.ccr("data", "import", sources[0], f"test={tmp_path}/c.csv", workspace=tmp_path / "ws")
+    assert (mixed.code, mixed.out) == (2, "") and "train-00000-of-00001.parquet" in mixed.err
+
+
 def test_bytes_without_names_and_names_that_repeat(tmp_path: Path) -> None:
     forms = ["PNG", "JPEG", "WEBP"] * 4
     nameless = [picture(item, form) for item, form in zip(ITEMS, forms, strict=True)]
