@@ -23,7 +23,7 @@ def diagnose(
     export: Path | None = option(
         None,
         "Write all pairs with their verdicts to a .csv, .xlsx or .parquet file, to be corrected; ccr train --verdicts "
-        "and ccr translate --only read it.",
+        "and ccr translate --only read it. For other tools: .labelstudio.json, .fiftyone.json or .cleanlab.csv.",
     ),
     call: c.BuildCall,
 ) -> None:
@@ -35,6 +35,7 @@ def diagnose(
     judge that needs no model (fusion). Given several, it writes a diagnosis of each.
     """
     inputs = call.inputs()
+    from ccr_cli.artifacts import dataset
     from ccr_cli.artifacts.base import atomic_open
     from ccr_cli.commands.show import show_summary
     from ccr_cli.data import pairs_file as pairs_file
@@ -70,7 +71,7 @@ def diagnose(
         most, parallel = None if export is not None else shown, options.settings.get("parallel", "")
         pairs, data = suspects.judged_pairs(inputs.workspace, made[0], most, parallel)
     if export is not None:
-        pairs_file.write(export, pairs)
+        pairs_file.write(export, pairs, dataset.image_finder(data), dataset.media_root(data))
         console.say(f"  every pair with its verdict: {export}")
         translated = translations_of(inputs.workspace, judged[0])[0] if kind == "run" else {"": judged}
         for each in itertools.zip_longest(*translated.values()):  # a call mends one translation of each language

@@ -2,7 +2,8 @@
 
 Parquet or CSV with a header. `ccr diagnose --export` writes `COLUMNS`; readers need only some of them. A table is read
 as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimiters and encodings, decimal commas,
-percentages, names of columns in any case, and without empty cells at the end of a row.
+percentages, names of columns in any case, and without empty cells at the end of a row. Other tools have formats of
+their own (`pairs_tools`).
 
 A file with the columns `REVIEW` is a log of verdicts (`data.review_file`): the one that stands of each pair is read.
 """
@@ -30,6 +31,7 @@ from ccr_cli.console import HIDDEN, counted, say
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows, workbook
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
+from ccr_cli.data.pairs_tools import ISSUES, TOOLS, Pictures, annotated, label_issues
 from ccr_cli.errors import ArtifactError, UsageError, require_packages
 
 COLUMNS = table_schema(
@@ -52,7 +54,7 @@ UNDONE = "undone"
 """In place of a verdict: the reviewer takes back the last one on this pair."""
 SENTENCES = ("source_text", "translation", "correction", "witness")
 SUFFIXES = (".parquet", ".csv", ".xlsx")
-READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt")
+READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".json")
 VERDICTS = CLEAN, NOISY, NOT_JUDGED = "clean", "noisy", "not judged"
 PROBABILITIES = ("p_vs", "p_clean", "p_st")
 _RUN = re.compile(r"'*(\s*[=+\-@]|[\t\r\n])")
@@ -121,12 +123,12 @@ class PairsFile:
 
 
 def check(path: Path) -> None:
-    """Refuses to write over a file that may have a person's work, or one that does not end in one of `SUFFIXES`."""
-    _check_suffix(path, SUFFIXES, "--export pairs.csv")
+    """Refuses to write over a file that may have a person's work, or one without an end of `SUFFIXES` or `TOOLS`."""
+    _check_suffix(path, (*SUFFIXES, *TOOLS, ISSUES), "--export pairs.csv")
     if path.suffix.lower() == ".xlsx":
         require_packages(f"the Excel file {path}", "excel", "openpyxl")
-    if not path.is_file() or not path.stat().st_size:
-        return
+    if not path.is_file() or not path.stat().st_size or path.name.lower().endswith((".fiftyone.json", ISSUES)):
+        return  # nobody corrects the last two
     try:
         table = read(path)
     except UsageError as error:
@@ -142,12 +144,16 @@ def check(path: Path) -> None:
 
 
 def _check_suffix(path: Path, suffixes: Sequence[str], hint: str) -> None:
-    if path.suffix.lower() not in suffixes:
+    if not path.name.lower().endswith(tuple(suffixes)):
         raise UsageError(f"{path.name!r} does not end in {' or '.join(suffixes)}", hint=hint)
 
 
-def write(path: Path, pairs: pd.DataFrame) -> None:
-    """Writes a table with `COLUMNS` atomically; UsageError on another suffix than `SUFFIXES` or without the folder."""
+def write(path: Path, pairs: pd.DataFrame, pictures: Pictures = lambda item: None, root: Path | None = None) -> None:
+    """Writes a table with `COLUMNS` atomically, or what another tool reads, with the pictures below the media root.
+
+    Raises:
+        UsageError: On another suffix, or without the folder.
+    """
     check(path)
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
@@ -155,11 +161,16 @@ def write(path: Path, pairs: pd.DataFrame) -> None:
     frame = pairs.assign(**dict.fromkeys(_EMPTY - {*pairs.columns}, ""))[schema.names].sort_values("place")
     for field in filter(lambda field: field.type == pa.string(), schema):
         frame[field.name] = frame[field.name].map(_visible, na_action="ignore")
+    tool = next((tool for end, tool in TOOLS.items() if path.name.lower().endswith(end)), None)
     with atomic_open(path) as handle:
+        if tool:
+            handle.write(tool(frame, pictures, root))
+            return
         if path.suffix.lower() == ".parquet":
             table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
             pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
+        frame = label_issues(frame) if path.name.lower().endswith(ISSUES) else frame
         rows = [list(frame.columns), *(list(map(safe_cell, row)) for row in frame.itertuples(index=False))]
         if path.suffix.lower() == ".xlsx":
             handle.write(workbook(rows, SENTENCES))
@@ -194,6 +205,8 @@ def read(path: Path) -> PairsFile:
             rows = _parquet(path)
         elif suffix == ".xlsx":
             rows = sheet_rows(path)
+        elif suffix == ".json":
+            rows = annotated(content)
         elif torn := torn_row(content):
             say(f"{path}: the last row is incomplete and is left out: {torn.decode(errors='replace')!r}")
             text = content.removesuffix(torn).decode("utf-8-sig")
@@ -221,7 +234,7 @@ def read(path: Path) -> PairsFile:
     if unread and {*columns} <= _IDS:
         hint = f"columns that are read: {', '.join(name for name in COLUMNS.names if name not in _IDS)}"
         raise UsageError(f"{path} has only ids, and columns that are not read: {', '.join(unread)}", hint=hint)
-    of_sheet = suffix != ".parquet"
+    of_sheet = suffix not in (".parquet", ".json")
     frame = pd.DataFrame(
         {
             name: pd.Series([unquoted(cell) if of_sheet else cell for cell in cells], dtype=object)
