@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccr_cli import console, registry
-from ccr_cli.artifacts.base import FAILURES
+from ccr_cli.artifacts.base import FAILURES, home
 from ccr_cli.artifacts.build import recorded_as
 from ccr_cli.errors import CcrError, OptionsAsked, UsageError, as_user_error
 from ccr_cli.results import (
@@ -144,6 +144,8 @@ def _typed(value: Any, hint: Any) -> Any:
         return Path(value)
     if inner is bool and not isinstance(value, bool):
         raise TypeError("expected True or False")
+    if isinstance(value, list | tuple):
+        raise TypeError("expected one value")
     return typed(str(value), inner) if inner in (int, float, str) else value
 
 
@@ -151,6 +153,8 @@ def _read(name: str, own: dataclasses.Field[Any] | None, hint: Any, value: Any) 
     """The value of a keyword as the command line reads it; UsageError if it is none."""
     facts: Mapping[str, Any] = own.metadata if own else {"command_line": None, "shown": {}}
     try:
+        if isinstance(value, list | tuple) and not value:
+            raise ValueError("no value; leave it out")
         if facts["command_line"]:
             kind, read = facts["command_line"]
             several = name == "set" and isinstance(value, Mapping) and value.values()
@@ -188,7 +192,7 @@ class _Call:
     def words(self) -> list[str]:
         """The command, without `ccr`."""
         flags = (word for name in sorted(self.flags) for word in self.flags[name])
-        return [*self.command.split(), *self.artifacts, *flags]
+        return list(map(_recorded, [*self.command.split(), *self.artifacts, *flags]))
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -222,13 +226,22 @@ def _words(artifacts: Any) -> Iterator[str]:
             raise UsageError(f"{each!r} is no artifact", "a result, a path, or a name")
 
 
+def _recorded(word: str) -> str:
+    """A word of a command as one would type it: a path from the artifact's workspace, else from the current folder."""
+    if not os.path.isabs(word):
+        return word
+    near = home(Path(word)) or Path.cwd()
+    return os.path.relpath(word, near) if Path(word).is_relative_to(near) else word
+
+
 @contextmanager
 def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[_Call]:
     """Runs a call: quiet unless `verbose`, recorded as its command, with errors that state what to do."""
     before = console.verbosity, console.warnings
     try:
-        call = _Call(function, given)
-        verbose = int(given["verbose"])
+        call, verbose = _Call(function, given), given["verbose"]
+        if not isinstance(verbose, int):
+            raise UsageError(f"verbose={verbose!r}: expected True, False or a number")
         console.verbosity, console.warnings = verbose - 1 if verbose else SILENT, call.warnings
         with recorded_as(call.words):
             yield call
@@ -247,10 +260,18 @@ def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[_C
 
 
 def _noted(error: CcrError) -> CcrError:
-    """The error, whose traceback ends with its hint."""
+    """The error, whose traceback ends with its hint; flags become keywords, except in commands."""
+    if isinstance(error, UsageError):
+        error.message, error.hint = _in_keywords(error.message), error.hint and _in_keywords(error.hint)
+        error.args = (error.message,)
     if error.hint and not getattr(error, "__notes__", None):
         error.add_note(f"try: {error.hint}")
     return error
+
+
+def _in_keywords(text: str) -> str:
+    """A text with keywords in place of flags, unless it has a command to type."""
+    return text if "ccr " in text else re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
 
 
 def _made(kind: type[Made], artifact: Artifact | None, call: _Call) -> Made:
@@ -529,7 +550,7 @@ def search(
     if image is not None and isinstance(query, Result):
         artifacts, query = (query, *artifacts), None
     with _call(search, locals()) as call:
-        if (query is None) == (image is None):
+        if (query is None or not _texts(query)) == (image is None):
             raise UsageError("search with words or with image=: exactly one of them", 'ccr.search("gato", run)')
         asked, options = call.options(QueryOptions), call.options(SearchOptions)
         if asked.image is not None:
@@ -576,23 +597,23 @@ def report(
 def export(
     *artifacts: Source,
     onnx: bool = False,
+    to: str | None = None,
     name: str | None = None,
     force: bool = False,
     workspace: PathLike | None = None,
     verbose: int = 0,
 ) -> Result:
-    """Writes a run as a folder that works without ccr.
+    """Writes a run or a data set as a folder that works without ccr.
 
-    Takes the run, and the evaluations that its model card shows.
+    Takes the run, and the evaluations that its model card shows; or a data set, translations or diagnoses.
 
     Raises:
-        UsageError: If the run cannot be exported.
+        UsageError: If it cannot be exported.
     """
     with _call(export, locals()) as call:
         from ccr_cli.stages.export.stage import export as stage
 
-        trained = call.inputs.one("run", "", hint="ccr train --method uml")
-        return _made(Result, stage(call.inputs, trained, **vars(call.options(ExportOptions))), call)
+        return _made(Result, stage(call.inputs, call.options(ExportOptions)), call)
 
 
 @_command("compare", ComparisonOptions)
@@ -628,6 +649,8 @@ def open_artifact(artifact: PathLike, *, workspace: PathLike | None = None, verb
     with _call(open_artifact, {**locals(), "artifacts": [artifact]}) as call:
         from ccr_cli.stages.shared.inputs import Inputs
 
+        if len(call.artifacts) != 1:
+            raise UsageError(f"open_artifact opens one artifact, not {len(call.artifacts)}")
         opened = Inputs.open("", call.artifacts, call.workspace, makes=False).named[0]
         return KINDS.get(opened.kind, Result)(opened, call.warnings)
 

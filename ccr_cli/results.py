@@ -6,6 +6,7 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, run, translation
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.report.content import ExampleSearch
@@ -179,19 +181,22 @@ class DiagnosisResult(Result):
         return diagnosis.summary(self.artifact)
 
     def worst(self, count: int = 20) -> WorstPairs:
-        """The most suspicious pairs as `WorstPairs`."""
+        """The most suspicious pairs as `WorstPairs`; UsageError if the count is no whole number above 0."""
+        if not isinstance(count, Integral) or count < 1:
+            raise UsageError(f"worst({count!r}): expected a whole number, at least 1")
         from ccr_cli.stages.diagnose.suspects import judged_pairs, most_suspicious
 
         pairs, data = judged_pairs(Workspace(self.workspace), self.artifact, count)
         return WorstPairs(most_suspicious(pairs, data, count), self.artifact, data)
 
     def export(self, path: str | Path) -> Path:
-        """Writes all pairs to a .csv, .xlsx or .parquet file, for `verdicts=` and `only=`."""
+        """Writes all pairs to a .csv, .xlsx or .parquet file, for `verdicts=` and `only=`, or for other tools."""
         from ccr_cli.data import pairs_file
         from ccr_cli.stages.diagnose.suspects import judged_pairs
 
         pairs_file.check(path := Path(path))
-        pairs_file.write(path, judged_pairs(Workspace(self.workspace), self.artifact)[0])
+        pairs, data = judged_pairs(Workspace(self.workspace), self.artifact)
+        pairs_file.write(path, pairs, dataset.image_finder(data), dataset.media_root(data))
         return path
 
 

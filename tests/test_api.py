@@ -180,8 +180,8 @@ def test_nothing_is_printed_unless_asked(
         (lambda ws: ccr.translate(engine="none", lang="es", workspace=ws), UsageError, ("'none'",), ""),
         (lambda ws: ccr.translate(lang=["es", "fr"], workspace=ws), UsageError, ("2",), ""),  # type: ignore[arg-type]
         (lambda ws: ccr.translate(lang="es", max_failed=2, workspace=ws), UsageError, ("max_failed=2",), None),
-        (lambda ws: ccr.extract(from_="x.npy", pool="mean", workspace=ws), UsageError, ("--pool", "--from"), None),
-        (lambda ws: ccr.evaluate(ensemble=True, workspace=ws), UsageError, ("--ensemble",), ""),
+        (lambda ws: ccr.extract(from_="x.npy", pool="mean", workspace=ws), UsageError, ("pool", "from"), None),
+        (lambda ws: ccr.evaluate(ensemble=True, workspace=ws), UsageError, ("ensemble",), ""),
         (
             lambda ws: ccr.diagnose("translations/toy/es", judge="none-such", workspace=ws),
             UsageError,
@@ -191,6 +191,10 @@ def test_nothing_is_printed_unless_asked(
         (lambda ws: ccr.search(workspace=ws), UsageError, ("image=",), "search"),
         (lambda ws: ccr.search(image="none.png", workspace=ws), UsageError, ("none.png",), None),
         (lambda ws: ccr.search("rojo", top=0, workspace=ws), UsageError, ("top=0",), None),
+        (lambda ws: ccr.search([], workspace=ws), UsageError, ("image=",), "search"),
+        (lambda ws: ccr.train(noise_style=[], workspace=ws), UsageError, ("noise_style=[]",), None),  # type: ignore[arg-type]
+        (lambda ws: ccr.train(verbose="x", workspace=ws), UsageError, ("verbose='x'",), None),  # type: ignore[arg-type]
+        (lambda ws: ccr.open_artifact([], workspace=ws), UsageError, ("0",), None),  # type: ignore[arg-type]
         (lambda ws: ccr.compare(workspace=ws), UsageError, (), "ccr compare"),
         (lambda ws: ccr.open_artifact("nothing", workspace=ws), ArtifactError, ("nothing",), ""),
         (lambda ws: ccr.open_artifact("latest", workspace=ws / "none"), ArtifactError, ("none",), ""),
@@ -314,6 +318,21 @@ def test_captions_are_text_in_a_notebook(tmp_path: Path) -> None:
     assert "&lt;script&gt;" in re.sub("</?mark>", "", html.unescape(shown)) and " sandbox " in shown
     result = Result(Artifact(Path(f"/{hostile}"), "features", 1, hostile, "0", {}, (), (), {}), [hostile])
     assert "<script" not in result._repr_html_() and result._repr_html_().count("&lt;script&gt;") == 2
+
+
+@pytest.mark.parametrize("count", ["a", -1, 0, 1.5])
+def test_a_count_of_pairs_that_is_none(made: dict[str, Any], count: Any) -> None:
+    with pytest.raises(UsageError, match=re.escape(repr(count))):
+        made["diagnosis"].worst(count)
+
+
+def test_commands_and_errors_are_those_of_where_they_are_typed(made: dict[str, Any]) -> None:
+    command = made["diagnosis"].artifact.about["command"], made["features"].artifact.about["command"]
+    assert command[0].split()[:3] == ["ccr", "diagnose", made["run"].name] and "datasets/toy" in command[1].split()
+    assert not any(word.startswith("/") for each in command for word in each.split())
+    with pytest.raises(UsageError) as caught:
+        ccr.train(made["translated"], noise=40)
+    assert "--" not in str(caught.value) and "noise" in str(caught.value)
 
 
 def test_pairs_and_sheets_are_written(made: dict[str, Any], folder: Path, tmp_path: Path) -> None:
