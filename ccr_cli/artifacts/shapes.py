@@ -135,7 +135,8 @@ SHAPES: dict[str, Any] = {
         "request": {"split": str | None, "find": str, "lang": str | None, "type": str},
         "counts": {"entries": int, "dim": int},
         "index.json": {
-            "type": str, "effort": int, "measured_on?": str, "recall": {"at": int, "value": float, "queries?": int},
+            "type": str, "effort": int, "depth?": int, "bytes?": int, "measured_on?": str,
+            "recall": {"at": int, "value": float, "queries?": int},
         },
     },
 }  # fmt: skip

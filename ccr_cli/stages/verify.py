@@ -45,5 +45,4 @@ def _read(artifact: base.Artifact) -> None:
             diagnosis.summary(artifact)
             diagnosis.read_pairs(artifact)
         case "index":
-            facts, shape = index.about(artifact), (len(index.entries(artifact)), artifact.counts["dim"])
-            Index.read(artifact.file("index.faiss"), facts["type"], facts["effort"], shape)
+            Index.open(artifact, len(index.entries(artifact)))

@@ -212,10 +212,11 @@ def threshold(split: Mapping[str, Any]) -> str:
 def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """How close the index comes to exact search, and the time it saves."""
     about, spent = index.about(artifact), artifact.about.get("environment") or {}
-    recall = about["recall"]
+    recall, deep = about["recall"], f" x {about['depth']}" if about.get("depth", 1) > 1 else ""
+    size = f" ({about['bytes'] / 1e6:,.3g} MB)" if about.get("bytes") else ""
     yield Line(
-        f"  {artifact.counts['entries']:,} entries, {about['type']}, effort {about['effort']}: recall@{recall['at']} "
-        f"{probability(recall['value'])} of exact search ({recall['queries']} queries: {about['measured_on']})"
+        f"  {artifact.counts['entries']:,} entries, {about['type']}{size}, effort {about['effort']}{deep}: "
+        f"recall@{recall['at']} {probability(recall['value'])} of exact search ({recall['queries']} queries: {about['measured_on']})"
     )
     yield Line(f"  {spent['query_ms']:.2g} ms a query; exact search: {spent['exact_query_ms']:.2g} ms")
 

@@ -6,6 +6,7 @@ Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,15 +18,17 @@ from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import warn
+from ccr_cli.console import say, warn
 from ccr_cli.data.seeds import derive
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.search.faiss_index import TYPES, Index, exact, faiss, recall
+from ccr_cli.stages.search.faiss_index import Index, estimated_bytes, exact, faiss, fitting, recall, untrained
 from ccr_cli.stages.search.options import IndexOptions, SearchOptions
 from ccr_cli.stages.search.stage import Searcher, choose_run, searched_split, sources
 from ccr_cli.stages.shared.inputs import Inputs
 
 AT = 10
+CHOSEN = "auto"
+"""The type in the request of an index that is chosen by its memory."""
 QUERIES = 1000
 """Most queries; one half chooses the effort, the other measures recall."""
 
@@ -39,27 +42,28 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
 
     Raises:
         UnavailableError: If FAISS is not installed.
-        UsageError: If an option is unknown or the recall out of range.
+        UsageError: If an option is unknown or the recall out of range, FAISS cannot make such an index of the entries,
+            or it does not fit into the memory.
     """
     trained = choose_run(inputs, options.lang)
     searched = SearchOptions(options.find, options.lang, options.split, device=options.device).filled()
-    if options.kind not in TYPES:
-        raise UsageError(f"unknown --type {options.kind!r}; it is {' or '.join(TYPES)}")
     if not 0 < options.recall <= 1:
         raise UsageError(f"--recall {options.recall:g} is not above 0 and at most 1")
     faiss()
     data, feats = sources(inputs, trained)
     searched = replace(searched, split=searched_split(dataset.read(data), searched.split))
-    request = {
+    kind = options.kind or (CHOSEN if options.memory else "ivf")
+    request: dict[str, Any] = {
         "split": None if searched.split == "all" else searched.split,
         "find": searched.find,
         "lang": searched.lang if searched.find == "captions" else None,
-        "type": options.kind,
+        "type": kind,
         "recall": options.recall,
+        **({"memory": options.memory} if kind == CHOSEN else {}),
     }
     usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall}
     other = [data.name] if data.id != trained.parent("dataset").id else []
-    name = options.name or stem("-".join([trained.name, *other, str(searched.split), options.kind]), request, usual)
+    name = options.name or stem("-".join([trained.name, *other, str(searched.split), kind]), request, usual)
 
     def write(site: Build) -> dict[str, int]:
         return _build(site, Searcher(inputs, trained, searched), options)
@@ -69,31 +73,44 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
 
 
 def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str, int]:
-    start = time.monotonic()
     rows_VD = searcher.rows_VD.cpu()
-    index = Index.build(rows_VD, options.kind)
+    kind, expected = _kind(options, *rows_VD.shape)
+    start = time.monotonic()
+    index = Index.build(rows_VD, kind)
     build.environment["build_seconds"] = round(time.monotonic() - start, 2)
     query_QD, source = _queries(searcher)
     choosing_QD, measuring_QD = query_QD[::2], query_QD[1::2]
     k = min(AT, len(rows_VD))
     best_QK = exact(choosing_QD, rows_VD, k)
-    for effort in index.efforts():
-        index.effort = effort
-        reached = recall(index, choosing_QD, rows_VD, best_QK)
-        if reached >= options.recall:
-            break
-    else:
+    reached = index.tune(choosing_QD, rows_VD, best_QK, options.recall)
+    if reached < options.recall:
         only = f"reaches a recall of only {reached:.3f}, not {options.recall:g}"
         warn(f"even the greatest effort, {index.effort}, {only}")
     best_QK = exact(measuring_QD, rows_VD, k)
     measured = {"at": k, "value": recall(index, measuring_QD, rows_VD, best_QK), "queries": len(measuring_QD)}
-    about = {"type": options.kind, "effort": index.effort, "recall": measured, "measured_on": source}
+    about = {"type": kind, "effort": index.effort, "recall": measured, "measured_on": source, "bytes": expected}
+    if not index.exact:
+        about["depth"] = index.depth
     build.environment["query_ms"] = _milliseconds(lambda q_1D: index.nearest(q_1D, k), measuring_QD)
     build.environment["exact_query_ms"] = _milliseconds(lambda q_1D: exact(q_1D, rows_VD, k), measuring_QD)
-    index.write(build.folder / "index.faiss")
+    index.write(build.folder)
     write_table(build.folder / "entries.parquet", pd.DataFrame({"id": list(searcher.ids)}), index_artifact.ENTRIES)
     base.write_json(build.folder / "index.json", about)
     return {"entries": len(rows_VD), "dim": rows_VD.shape[1]}
+
+
+def _kind(options: IndexOptions, count: int, dim: int) -> tuple[str, int]:
+    """The kind of an index, chosen by its memory or by name, and the memory that it needs."""
+    if options.kind is None and options.memory is not None:
+        kind, needed = fitting(options.memory, count, dim)
+        say(f"{kind}: the most exact index of {count:,} x {dim} numbers in {options.memory:,} bytes takes {needed:,}")
+        return kind, needed
+    kind = options.kind or "ivf"
+    needed = estimated_bytes(untrained(kind, count, dim), count)
+    if options.memory is not None and needed > options.memory:
+        problem = f"an index {kind!r} of {count:,} x {dim} numbers takes {needed:,} bytes, more than --memory"
+        raise UsageError(f"{problem} {options.memory:,}", hint="without --factory, --memory chooses one that fits")
+    return kind, needed
 
 
 def _milliseconds(search: Callable[[Tensor], object], query_QD: Tensor) -> float:

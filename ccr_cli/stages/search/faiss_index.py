@@ -3,6 +3,9 @@
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
 
+import re
+from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +14,24 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts.base import atomic_open
-from ccr_cli.artifacts.index import try_index
-from ccr_cli.errors import ArtifactError, UnavailableError
+from ccr_cli.artifacts import index as artifact
+from ccr_cli.artifacts.base import Artifact, atomic_open
+from ccr_cli.data.seeds import derive
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
 from ccr_cli.trial import try_reading
 
-TYPES = ("ivf", "hnsw")
-NEIGHBOURS, BUILD_EFFORT = 32, 200
-"""Neighbours of an entry in the graph (M), and candidates while it is built (efConstruction)."""
+BUILD_EFFORT = 200
+"""Candidates while a graph is built (efConstruction)."""
 ROUNDING = 1e-5
 """Similarities that differ by less are a tie: either entry counts as correct."""
+LEAST, MOST, SAMPLE = 39, 50, 1 << 17
+"""Training vectors per centre: at least (as FAISS advises), and at most if `SAMPLE` vectors are not enough."""
+BATCH = 1 << 16
+"""Vectors that are added at once."""
+DEPTHS = (1, 4, 16, 64)
+"""Candidates per result that are compared exactly, if the index holds rounded vectors."""
+EXACT = ("IndexFlat", "IndexHNSWFlat", "IndexIVFFlat")
+"""Types that give the vectors back as they were."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -34,61 +45,171 @@ def faiss() -> Any:
     return package
 
 
-class Index:
-    """An index in memory: entries with their vectors."""
+def cells(count: int) -> int:
+    """Cells of an index of so many entries: around 4 sqrt(V), fewer if one would have under 39, as FAISS advises."""
+    return max(1, min(round(4 * count**0.5), count // LEAST))
 
-    def __init__(self, index: Any, kind: str) -> None:
-        self._index, self.kind = index, kind
+
+def factory(kind: str, count: int) -> str:
+    """The FAISS factory string of a kind: `ivf`, `hnsw`, or a string as it is."""
+    return {"ivf": f"IVF{cells(count)},Flat", "hnsw": "HNSW32,Flat"}.get(kind, kind)
+
+
+def untrained(kind: str, count: int, dim: int) -> Any:
+    """An empty index for vectors whose dot products are the similarities, with fixed seeds.
+
+    Raises:
+        UsageError: If FAISS does not know the string, it does not fit the dimension, ccr does not read its type, or it
+            needs more entries to train on.
+    """
+    package = faiss()
+    try:
+        index = package.index_factory(dim, factory(kind, count), package.METRIC_INNER_PRODUCT)
+    except (RuntimeError, TypeError) as error:
+        reason = re.sub(r"^.* at \S+:\d+: |Error: '.*' failed:? ?", "", str(error), flags=re.DOTALL).strip()
+        more = "" if kind in reason else f": {reason[:200]}"
+        raise UsageError(f"FAISS makes no index {kind!r} of {dim} dimensions{more}", "--factory IVF1024,SQ8") from None
+    least = 0
+    for part in artifact.parts(index):
+        if (name := type(part).__name__) not in artifact.TYPES:
+            raise UsageError(f"--factory {kind}: ccr does not read indexes of the type {name}", "--factory IVF1024,SQ8")
+        if coder := getattr(part, "pq", None):
+            least = max(least, LEAST * coder.ksub)
+            if hasattr(part, "do_polysemous_training"):  # slow, and only for search by Hamming distance
+                part.do_polysemous_training = False
+        if transforms := getattr(part, "chain", None):
+            steps = [package.downcast_VectorTransform(transforms.at(at)) for at in range(transforms.size())]
+            if not all(hasattr(step, "A") for step in steps):
+                raise UsageError(f"--factory {kind}: of transforms ccr reads OPQ, PCA and RR", "--factory IVF1024,SQ8")
+            if any(isinstance(step, package.OPQMatrix) for step in steps):
+                least = max(least, LEAST * 256)
+        if hasattr(part, "hnsw"):
+            part.hnsw.efConstruction = BUILD_EFFORT
+        if hasattr(part, "nlist"):
+            part.cp.spherical = True
+            part.cp.min_points_per_centroid = 1 if part.nlist == 1 else LEAST
+            least = max(least, LEAST * part.nlist if part.nlist > 1 else 0)
+    if count < least:
+        problem = f"an index {kind!r} needs at least {least:,} entries to train on; there are {count:,}"
+        raise UsageError(problem, hint="--factory ivf, which has fewer cells" if "IVF" in kind else "--factory SQ8")
+    return index
+
+
+def estimated_bytes(index: Any, count: int) -> int:
+    """Memory that the entries of an empty index will take; vectors that are compared exactly stay on disk."""
+    own = faiss().downcast_index(index)
+    books = 4 * own.d * own.pq.ksub if hasattr(own, "pq") else 0
+    if transformed := getattr(own, "index", None):
+        return 4 * own.d * transformed.d + estimated_bytes(transformed, count)
+    if hasattr(own, "refine_index"):
+        return estimated_bytes(own.base_index, count) + estimated_bytes(own.refine_index, count)
+    if hasattr(own, "nlist"):
+        padded = count + getattr(own, "bbs", 0) // 2 * own.nlist  # blocks of codes
+        return books + padded * own.code_size + count * 8 + estimated_bytes(own.quantizer, own.nlist)
+    if hasattr(own, "hnsw"):
+        neighbours = own.hnsw.nb_neighbors(0) + 1  # and those of the higher levels, of which few entries have one
+        return estimated_bytes(own.storage, count) + count * (4 * neighbours + 12)
+    return books + count * int(own.code_size)
+
+
+def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
+    """The most exact index of cells that fits into a budget of bytes, and its estimated bytes.
+
+    The vectors of its entries are whole, else halved (float16), else of a byte a dimension, else quantised by products
+    of 2 to 32 dimensions a byte. UsageError if none fits.
+    """
+    codes = ["Flat", "SQfp16", "SQ8", *(f"PQ{dim // size}" for size in (2, 4, 8, 16, 32) if dim % size == 0)]
+    least = 0
+    for code in codes[: None if count >= LEAST * 256 else 3]:  # as many as products need to be trained
+        kind = f"IVF{cells(count)},{code}"
+        least = estimated_bytes(untrained(kind, count, dim), count)
+        if least <= budget:
+            return kind, least
+    raise UsageError(
+        f"no index of {count:,} x {dim} numbers fits into --memory {budget:,} bytes", f"--memory {least / 1e6 + 1:.0f}MB"
+    )
+
+
+class Index:
+    """An index: entries with their vectors.
+
+    `rows_VD` are their exact vectors if the index holds rounded ones; then `depth` candidates a result are found, to be
+    compared exactly.
+    """
+
+    def __init__(self, index: Any, rows_VD: Tensor | None = None) -> None:
+        self._index, self._rows_VD, self.depth = index, rows_VD, 1
+        names = {"nlist": "nprobe", "hnsw": "efSearch"}
+        own = next((part for part in artifact.parts(index) if any(hasattr(part, name) for name in names)), None)
+        self._inner, self._knob = own, next((knob for name, knob in names.items() if hasattr(own, name)), None)
+        self.exact = type(next(artifact.parts(index))).__name__.removesuffix("IP") in EXACT
 
     @classmethod
     def build(cls, rows_VD: Tensor, kind: str) -> "Index":
-        """Builds an index of vectors whose dot products are the similarities.
+        """Builds an index of vectors whose dot products are the similarities; UsageError as of `untrained`.
 
-        `ivf` groups them in cells around 4 sqrt(V) centres (fewer if a cell would have under 39 entries, as FAISS
-        advises), computed by k-means with a fixed seed. `hnsw` is a graph of neighbours: on 60,000 vectors it took 18
-        times as long to build for the same recall, but its queries scale better to large galleries.
+        It is trained on all of them, or a sample with a fixed seed (131,072 or 50 a cell), and they are added in
+        batches, so that vectors mapped from a file stay there. Its bytes depend on the number of threads alone, except
+        graphs, which several threads make anew each time.
         """
-        package, data_VD = faiss(), rows_VD.cpu().contiguous().numpy()
-        count, dim = data_VD.shape
-        if kind == "hnsw":
-            index = package.IndexHNSWFlat(dim, NEIGHBOURS, package.METRIC_INNER_PRODUCT)
-            index.hnsw.efConstruction = BUILD_EFFORT
-        else:
-            cells = max(1, min(round(4 * count**0.5), count // 39))
-            index = package.IndexIVFFlat(package.IndexFlatIP(dim), dim, cells, package.METRIC_INNER_PRODUCT)
-            index.cp.spherical = True
-            index.train(data_VD)
-        index.add(data_VD)
-        return cls(index, kind)
+        data_VD = rows_VD.cpu().contiguous().numpy()
+        index = untrained(kind, *data_VD.shape)
+        if not index.is_trained:
+            largest = max((part.nlist for part in artifact.parts(index) if hasattr(part, "nlist")), default=0)
+            most = max(SAMPLE, MOST * largest)
+            draws = np.random.default_rng(derive(0, "training of an index"))
+            some = np.sort(draws.permutation(len(data_VD))[:most]) if most < len(data_VD) else slice(None)
+            index.train(data_VD[some])
+        for first in range(0, len(data_VD), BATCH):
+            index.add(data_VD[first : first + BATCH])
+        made = cls(index)
+        made._rows_VD = None if made.exact else rows_VD
+        return made
 
     @classmethod
-    def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int]) -> "Index":
+    def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int], vectors: Path | None = None) -> "Index":
         """Reads an index and sets the effort of a query; ArtifactError unless it is one of this kind and shape (V, D).
 
         Another process reads it first, because a malformed one can crash FAISS.
         """
         package = faiss()
-        try_reading(path, try_index)
+        try_reading(path, artifact.try_index)
         try:
-            read = package.read_index(str(path))
+            read = artifact.read_faiss(path)
         except RuntimeError as error:
             raise ArtifactError(f"this version of faiss cannot read the index {path}: {str(error)[:200]}") from None
-        expected = {"hnsw": package.IndexHNSWFlat, "ivf": package.IndexIVFFlat}.get(kind)
-        if expected is None:
-            raise ArtifactError(f"{path} has the unknown type {kind!r}")
-        if not isinstance(read, expected) or (read.ntotal, read.d) != shape or effort < 1:
-            found = f"{type(read).__name__} of {read.ntotal} x {read.d}"
-            raise ArtifactError(f"{path} holds {found}, expected {expected.__name__} of {shape[0]} x {shape[1]}")
-        index = cls(read, kind)
-        if kind == "ivf":
-            index._index.make_direct_map()
+        try:
+            wanted = package.index_factory(shape[1], factory(kind, shape[0]), package.METRIC_INNER_PRODUCT)
+        except (RuntimeError, TypeError):
+            raise ArtifactError(f"{path} has the unknown type {kind!r}") from None
+        expected, found = (" of ".join(dict.fromkeys(_names(index))) for index in (wanted, read))
+        if expected != found or (read.ntotal, read.d) != shape or read.metric_type != package.METRIC_INNER_PRODUCT:
+            given = f"{found} of {read.ntotal} x {read.d}"
+            raise ArtifactError(f"{path} holds {given}, expected {expected} of {shape[0]} x {shape[1]}")
+        index = cls(read)
+        if not index.exact:
+            index._rows_VD = _mapped(path, vectors, shape)
+        elif isinstance(read, package.IndexIVF):
+            read.make_direct_map()
+        if effort < 1:
+            raise ArtifactError(f"{path} has the effort {effort}, not above 0")
         index.effort = effort
         return index
 
-    def write(self, path: Path) -> None:
-        """Writes the index; OSError if there is no room."""
+    @classmethod
+    def open(cls, made: Artifact, count: int) -> "Index":
+        """Opens the index of an artifact with `count` entries; ArtifactError as of `read`."""
+        facts = artifact.about(made)
+        vectors = made.file("vectors.npy") if any(file.path == "vectors.npy" for file in made.files) else None
+        shape = (count, made.counts["dim"])
+        index = cls.read(made.file("index.faiss"), facts["type"], facts["effort"], shape, vectors)
+        index.depth = max(1, facts.get("depth", 1))
+        return index
+
+    def write(self, folder: Path) -> None:
+        """Writes the files of the index; OSError if there is no room."""
         problems: list[OSError] = []
-        with atomic_open(path) as handle:
+        with atomic_open(folder / "index.faiss") as handle:
 
             def write(part: bytes) -> None:
                 try:
@@ -103,44 +224,85 @@ class Index:
                 if problems:
                     raise problems[0] from None
                 raise
+        if self._rows_VD is not None:
+            with atomic_open(folder / "vectors.npy") as handle:
+                np.save(handle, self._rows_VD.cpu().numpy(), allow_pickle=False)
 
     @property
     def effort(self) -> int:
         """Effort of a query: a greater one finds more and takes longer."""
-        return int(self._index.hnsw.efSearch if self.kind == "hnsw" else self._index.nprobe)
+        own = self._inner.hnsw if self._knob == "efSearch" else self._inner
+        return int(getattr(own, self._knob)) if self._knob else 1
 
     @effort.setter
     def effort(self, value: int) -> None:
-        if self.kind == "hnsw":
-            self._index.hnsw.efSearch = value
-        else:
-            self._index.nprobe = value
+        if self._knob:
+            setattr(self._inner.hnsw if self._knob == "efSearch" else self._inner, self._knob, value)
 
     def efforts(self) -> list[int]:
         """Efforts worth trying, the least first: candidates to follow in a graph, or cells to look into."""
-        if self.kind == "hnsw":
+        if self._knob == "efSearch":
             return [2**n for n in range(4, 13)]
-        cells = int(self._index.nlist)
-        return [*(2**n for n in range((cells - 1).bit_length())), cells]
+        count = int(self._inner.nlist) if self._knob else 1
+        return [*(2**n for n in range((count - 1).bit_length())), count]
+
+    def tune(self, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor, least: float) -> float:
+        """Sets the least effort, and depth at it, that reaches a recall, or the greatest; returns the recall there."""
+        reached = 0.0
+        for effort, depth in product(self.efforts(), (1,) if self.exact else DEPTHS):
+            self.effort, self.depth = effort, depth
+            reached = recall(self, query_QD, rows_VD, best_QK)
+            if reached >= least:
+                break
+        return reached
 
     def nearest(self, query_QD: Tensor, k: int) -> Numbers:
-        """The numbers of the nearest entries of each query (Q, K), the most similar first; -1 fills up."""
-        at_QK: Numbers = self._index.search(query_QD.cpu().contiguous().numpy(), k)[1]
+        """The numbers of the nearest entries of each query (Q, K), the most similar first; -1 fills up.
+
+        There are `depth` times k of them if the index holds rounded vectors.
+        """
+        most = min(k * self.depth, self._index.ntotal)
+        at_QK: Numbers = self._index.search(query_QD.cpu().contiguous().numpy(), most)[1]
         return at_QK
 
     def vectors(self, at_K: Numbers) -> Tensor:
-        """The vectors of entries (K, D)."""
-        return torch.from_numpy(self._index.reconstruct_batch(at_K))
+        """The exact vectors of entries (K, D)."""
+        rows_VD = self._rows_VD
+        return torch.from_numpy(self._index.reconstruct_batch(at_K)) if rows_VD is None else rows_VD[at_K].cpu()
+
+
+def _names(index: Any) -> Iterator[str]:
+    """What tells an index of one factory string from others: the classes of its parts, and the size of their codes."""
+    for part in artifact.parts(index):
+        name = type(part).__name__.replace("IndexFlatIP", "IndexFlat")
+        yield f"{name} ({part.code_size} bytes)" if hasattr(part, "code_size") else name
+
+
+def _mapped(path: Path, vectors: Path | None, shape: tuple[int, int]) -> Tensor:
+    """The exact vectors beside an index, mapped from their file."""
+    try:
+        if vectors is None:
+            raise ValueError("is missing")
+        rows_VD = np.load(vectors, mmap_mode="c", allow_pickle=False)
+        if rows_VD.shape != shape or rows_VD.dtype != np.float32 or not rows_VD.flags.c_contiguous:
+            raise ValueError(f"holds {rows_VD.dtype} of {rows_VD.shape}, expected float32 of {shape}")
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"vectors.npy of {path.parent}: {str(error)[:200]}") from None
+    return torch.from_numpy(rows_VD)
 
 
 def exact(query_QD: Tensor, rows_VD: Tensor, k: int) -> Tensor:
     """The k highest similarities of each query (Q, K)."""
-    return torch.cat([(part_QD @ rows_VD.T).topk(k, dim=1).values for part_QD in torch.split(query_QD, 64)])
+    parts = torch.split(query_QD, max(1, (1 << 25) // max(1, len(rows_VD))))
+    return torch.cat([(part_QD @ rows_VD.T).topk(k, dim=1).values for part_QD in parts])
 
 
 def recall(index: Index, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor) -> float:
     """The fraction of the K most similar entries (`best_QK`, from `exact`) that an index finds; ties all count."""
-    at_QK = torch.from_numpy(index.nearest(query_QD, best_QK.shape[1])).to(rows_VD.device)
-    sim_QK = torch.einsum("qd,qkd->qk", query_QD, rows_VD[at_QK.clamp(min=0)])
-    hit_QK = (at_QK >= 0) & (sim_QK >= best_QK[:, -1:] - ROUNDING)
-    return float(hit_QK.double().mean())
+    found, k = 0, best_QK.shape[1]
+    for part_qD, best_qK in zip(torch.split(query_QD, 64), torch.split(best_QK, 64), strict=True):
+        at_qK = torch.from_numpy(index.nearest(part_qD, k)).to(rows_VD.device)
+        sim_qK = torch.einsum("qd,qkd->qk", part_qD, rows_VD[at_qK.clamp(min=0)])
+        hit_qK = (at_qK >= 0) & (sim_qK >= best_qK[:, -1:] - ROUNDING)
+        found += int(hit_qK.sum(dim=1).clamp(max=k).sum())
+    return found / best_QK.numel()

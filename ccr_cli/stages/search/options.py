@@ -54,6 +54,15 @@ def require_picture(path: Path) -> Path:
     return path
 
 
+def parse_bytes(flag: str, text: str) -> int:
+    """Reads a size such as `4GB`, `500M` or `1.5GiB`; UsageError if it is none, or is 0."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(I?)B?", text.strip().upper())
+    size = float(match[1]) * (1024 if match[3] else 1000) ** (" KMGT".index(match[2])) if match else 0
+    if size < 1:
+        raise UsageError(f"{flag} {text!r} is not a size", hint=f"{flag} 4GB")
+    return int(size)
+
+
 @dataclass(frozen=True)
 class IndexOptions:
     """The options of `ccr index`."""
@@ -67,7 +76,19 @@ class IndexOptions:
     lang: str | None = option(
         None, "Use a run trained on this language; with --find captions, index only its captions."
     )
-    kind: str = option("ivf", "Kind of index: ivf (cells) or hnsw (graph).", "--type")
+    kind: str | None = option(
+        None,
+        "Kind of index: ivf (cells), hnsw (graph), or a FAISS factory string such as IVF4096,SQ8.",
+        "--factory",
+        was="--type",
+        show_default="ivf; with --memory, the most exact that fits",
+    )
+    memory: int | None = option(
+        None,
+        "Most memory of the index, such as 4GB.",
+        metavar="SIZE",
+        command_line=(str | None, lambda text: parse_bytes("--memory", text)),
+    )
     recall: float = option(0.99, "Fraction of the ten most similar entries that queries must find (above 0, up to 1).")
     device: str = "auto"
     name: str | None = None

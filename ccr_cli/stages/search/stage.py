@@ -255,10 +255,8 @@ class Searcher:
             about["langs"] = list(self._caption_langs)
         self._about = about if index is None else {"index": index.id}
         if index is not None:
-            facts = index_artifact.about(index)
             self.ids: Sequence[str] = index_artifact.entries(index)
-            shape = (len(self.ids), index.counts["dim"])
-            self._index = Index.read(index.file("index.faiss"), facts["type"], facts["effort"], shape)
+            self._index = Index.open(index, len(self.ids))
             self._candidates = self._method.uncertainty_candidates()
             return
         entries = cached(inputs.workspace, trained, about, self._items if options.find == "items" else self._captions)
