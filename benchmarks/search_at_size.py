@@ -124,9 +124,7 @@ def measure(kind: str, least: float, folder: Path) -> dict[str, Any]:
         index = Index.build(rows_VD, kind)
     found |= {"build_s": round(time.perf_counter() - start, 1), "build_cpu_s": round(time.process_time() - used, 1)}
     found["build_peak_mb"] = round(memory.peak - before, 1)
-    found["reached"] = round(
-        index.tune(choosing_QD, rows_VD, exact(choosing_QD, rows_VD, K), least), 4
-    )
+    found["reached"] = round(index.tune(choosing_QD, rows_VD, exact(choosing_QD, rows_VD, K), least), 4)
     shape, effort, depth = (len(rows_VD), DIM), index.effort, index.depth
     found |= {"factory": factory(kind, len(rows_VD)), "effort": effort, "depth": depth}
     with tempfile.TemporaryDirectory(dir=folder) as written:

@@ -6,7 +6,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import Terminated, require_packages
+from ccr_cli.errors import Terminated, UsageError, require_packages
 from ccr_cli.stages.search.options import SearchOptions, ServerOptions
 from ccr_cli.stages.shared.options import option
 
@@ -27,12 +27,18 @@ def serve(
     require_packages("ccr serve", "serve", "fastapi", "uvicorn")
     from ccr_cli.stages.search.server import access_rules
     from ccr_cli.stages.search.server import serve as stage
-    from ccr_cli.stages.search.stage import open_searcher
+    from ccr_cli.stages.search.stage import Searcher, open_searcher
 
     access_rules(options, options.max_upload << 20)
-    inputs = call.inputs()
-    searcher = open_searcher(inputs, searched)
-    searcher.calibrate()
+    if options.reload and "-" in (call.artifacts or []):
+        raise UsageError("--reload reads the artifacts again and cannot take them from standard input")
+
+    def opened() -> Searcher:
+        searcher = open_searcher(call.inputs(), searched)
+        searcher.calibrate()
+        return searcher
+
+    searcher = opened()
 
     def ready(address: str) -> None:
         print(address, flush=True)
@@ -41,7 +47,7 @@ def serve(
             webbrowser.open(address)
 
     try:
-        stage(searcher, options, ready)
+        stage(searcher, options, ready, opened if options.reload else None)
     except (KeyboardInterrupt, Terminated) as stop:
         console.say("stopped")
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None

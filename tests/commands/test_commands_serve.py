@@ -11,7 +11,10 @@ import shutil
 import signal
 import socket
 import sys
+import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -34,6 +37,7 @@ from ccr_cli.stages.shared.inputs import Inputs
 
 pytestmark = pytest.mark.slow
 CPU = ("--device", "cpu")
+SHAPES = ("círculo", "barra", "anillo", "cruz")
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \u202e'\"&"
 ODD = "red-circle/../&x=1 <i>%2e#?"
 """An item's name, which must come back from the address of its picture."""
@@ -363,6 +367,78 @@ def test_it_stops_when_told(how: signal.Signals, code: int, chain: Chain) -> Non
         found, said = up.stop(how)
     assert found == code and "Traceback" not in said
     assert "GET /search 200" in said and "secret-words" not in said
+
+
+def metric(server: Server, name: str) -> float:
+    reply = server.ask("/metrics")
+    assert reply.status == 200 and reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    return sum(float(line.rpartition(" ")[2]) for line in reply.body.decode().splitlines() if line.startswith(name))
+
+
+def test_queries_at_once_are_answered_as_if_alone(server: Server) -> None:
+    queries = [
+        f"/search?q={quote(f'{color} {shape}')}&top=5" for color in ("rojo", "azul", "verde") for shape in SHAPES
+    ]
+    single = [server.ask(query).json for query in queries]
+    before = metric(server, "ccr_batch_queries_sum")
+    with ThreadPoolExecutor(len(queries)) as pool:
+        replies = [reply.json for reply in pool.map(server.ask, queries * 3)]
+    for reply, wanted in zip(replies, single * 3, strict=True):
+        assert [hit["item"] for hit in reply["hits"]] == [hit["item"] for hit in wanted["hits"]]
+        assert [hit["similarity"] for hit in reply["hits"]] == pytest.approx(
+            [hit["similarity"] for hit in wanted["hits"]], abs=2e-6
+        )
+        assert reply["query"] == wanted["query"] and reply["uncertainty"] == pytest.approx(
+            wanted["uncertainty"], abs=1e-5
+        )
+    assert metric(server, "ccr_batch_queries_sum") == before + len(replies)
+    assert metric(server, "ccr_batch_queries_count") < before + len(replies), "some were together"
+    assert metric(server, "ccr_entries") == 48
+    refused(server.ask("/metrics", {"Host": "evil.example"}), 421)
+    assert metric(server, 'ccr_requests_total{method="GET",path="/metrics",status="421"}') >= 1
+
+
+def test_metrics_need_the_token(guarded: Server) -> None:
+    refused(guarded.ask("/metrics"), 401)
+    assert guarded.ask("/metrics", {"Authorization": "Bearer a-token-of-some-length"}).status == 200
+
+
+def test_a_run_made_anew_is_served_without_a_break(finished: Chain) -> None:
+    run = finished.find("run", "uml")
+
+    def until(name: str, count: int) -> None:
+        for _ in range(600):
+            if metric(up, name) >= count:
+                return
+            time.sleep(0.1)
+        pytest.fail(up.stop(signal.SIGTERM)[1])
+
+    with Server(finished.root, run.path, "--reload") as up, ThreadPoolExecutor(4) as pool:
+        first = up.ask("/search?q=rojo&top=3").json["hits"]
+        over = threading.Event()
+
+        def ask() -> set[int]:
+            found: set[int] = set()
+            while not over.wait(0.02):
+                found.add(up.ask("/search?q=rojo").status)
+            return found
+
+        clients = [pool.submit(ask) for _ in range(4)]
+        again = ("train", "--method", "uml", "--name", run.name, "--force", "--epochs", "1", "--seed", "7", *toy.SMALL)
+        toy.ok(*again, workspace=finished.root)
+        until('ccr_reloads_total{outcome="loaded"}', 1)
+        second = up.ask("/search?q=rojo&top=3").json["hits"]
+        assert [hit["similarity"] for hit in first] != [hit["similarity"] for hit in second]
+        model = run.path / "model.safetensors"
+        model.write_bytes(model.read_bytes()[:-4])
+        os.utime(run.path / "artifact.json")
+        until('ccr_reloads_total{outcome="failed"}', 1)
+        assert up.ask("/search?q=rojo&top=3").json["hits"] == second
+        over.set()
+        assert set().union(*(client.result() for client in clients)) == {200}
+        code, said = up.stop(signal.SIGTERM)
+        assert code == 143 and str(model) in said and f"loaded {run.name}" in said
+    assert finished.ccr("serve", "-", "--reload", *CPU).code == 2
 
 
 def test_features_of_others_leave_words_alone(workspace: Chain, tmp_path: Path) -> None:

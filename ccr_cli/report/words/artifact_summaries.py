@@ -216,7 +216,8 @@ def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
     size = f" ({about['bytes'] / 1e6:,.3g} MB)" if about.get("bytes") else ""
     yield Line(
         f"  {artifact.counts['entries']:,} entries, {about['type']}{size}, effort {about['effort']}{deep}: "
-        f"recall@{recall['at']} {probability(recall['value'])} of exact search ({recall['queries']} queries: {about['measured_on']})"
+        f"recall@{recall['at']} {probability(recall['value'])} of exact search "
+        f"({recall['queries']} queries: {about['measured_on']})"
     )
     yield Line(f"  {spent['query_ms']:.2g} ms a query; exact search: {spent['exact_query_ms']:.2g} ms")
 

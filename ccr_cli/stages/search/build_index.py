@@ -61,7 +61,7 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
         "recall": options.recall,
         **({"memory": options.memory} if kind == CHOSEN else {}),
     }
-    usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall}
+    usual = {**request, "find": "items", "lang": None, "recall": IndexOptions.recall, "memory": None}
     other = [data.name] if data.id != trained.parent("dataset").id else []
     name = options.name or stem("-".join([trained.name, *other, str(searched.split), kind]), request, usual)
 

@@ -126,7 +126,8 @@ def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
         if least <= budget:
             return kind, least
     raise UsageError(
-        f"no index of {count:,} x {dim} numbers fits into --memory {budget:,} bytes", f"--memory {least / 1e6 + 1:.0f}MB"
+        f"no index of {count:,} x {dim} numbers fits into --memory {budget:,} bytes",
+        f"--memory {least / 1e6 + 1:.0f}MB",
     )
 
 

@@ -115,3 +115,4 @@ class ServerOptions(ListenOptions):
     """The options of the server of `ccr serve`."""
 
     max_upload: int = option(10, "Largest upload, in MiB.", min=1)
+    reload: bool = option(False, "Load what would be served now when the workspace's artifacts change.", "--reload")

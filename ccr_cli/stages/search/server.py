@@ -5,11 +5,14 @@ import io
 import ipaddress
 import socket
 import stat
+import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -20,12 +23,14 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from PIL import Image
 from starlette.exceptions import HTTPException as AnyHTTPException
 
-from ccr_cli.console import warn
+import ccr_cli
+from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.report.page.rendering import search_page
 from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.search.options import ListenOptions, ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
+from ccr_cli.stages.search.server_metrics import CONTENT_TYPE, Metrics
 from ccr_cli.stages.search.stage import Answer, Searcher
 
 MOST_TOP, MOST_LETTERS, EXAMPLES = 100, 1000, 6
@@ -38,6 +43,8 @@ SIDES = {False: 320, True: 1024}
 KEPT = 512
 """Shown pictures that are kept in memory."""
 LEAST_TOKEN = 16
+SETTLE = 1.0
+"""Seconds between two looks at a workspace that `--reload` watches."""
 Top = Annotated[int, Query(ge=1, le=MOST_TOP)]
 Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
@@ -74,20 +81,42 @@ def read_token(path: Path) -> bytes:
 
 
 class Service:
-    """A searcher for concurrent requests: one query at a time, since each uses all of torch's processors."""
+    """A searcher for concurrent requests: one search at a time, since each uses all of torch's processors.
+
+    Texts that arrive during a search wait, and are answered together by the next one.
+    """
 
     def __init__(self, searcher: Searcher) -> None:
-        self._searcher = searcher
-        self._examples = searcher.examples(EXAMPLES)
+        self.metrics = Metrics()
         self._search_pool, self._media_pool = ThreadPoolExecutor(1), ThreadPoolExecutor(2)
-        self._small = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
+        self._waiting: dict[int, list[tuple[str, Future[dict[str, Any]]]]] = {}
+        self._lock = Lock()
+        self.use(searcher)
+
+    def use(self, searcher: Searcher) -> None:
+        """Searches with another searcher from now on; a search that has begun ends with the earlier one."""
         try:
-            self.pictures = searcher.encoder.stills
-            if not self.pictures:
+            pictures = searcher.encoder.stills
+            if not pictures:
                 warn("search with pictures is off: the run's encoder reads video clips")
         except CcrError as error:
             warn(f"search with pictures is off: {error.message}")
-            self.pictures = False
+            pictures = False
+        reduced = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
+        examples = searcher.examples(EXAMPLES)
+        self._searcher, self._examples, self.pictures, self._small = searcher, examples, pictures, reduced
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """What tells the searched artifacts from others."""
+        return self._searcher.identity
+
+    async def prometheus(self) -> Response:
+        """The metrics."""
+        searcher, index = self._searcher, self._searcher.index
+        about = {"version": ccr_cli.__version__, "run": searcher.trained.name, "data": searcher.data.name}
+        about |= {"split": str(searcher.options.split), "index": index.name if index else ""}
+        return Response(self.metrics.text(len(searcher.ids), about), media_type=CONTENT_TYPE)
 
     async def about(self) -> dict[str, Any]:
         """Facts for the page: the data, the run, what is searched."""
@@ -108,13 +137,36 @@ class Service:
         if lang is not None and lang not in self._searcher.langs:
             raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
 
-        def search() -> dict[str, Any]:
-            try:
-                return {"query": q, **self._facts(next(self._searcher.texts([q], top)))}
-            except ArtifactError as error:  # the run has vectors of other texts only
-                raise HTTPException(422, error.message) from None
+        answer: Future[dict[str, Any]] = Future()
+        with self._lock:
+            self._waiting.setdefault(top, []).append((q, answer))
+        self._search_pool.submit(self._answer_waiting)
+        return await asyncio.wrap_future(answer)
 
-        return await asyncio.wrap_future(self._search_pool.submit(search))
+    def _answer_waiting(self) -> None:
+        """Answers the texts that wait for the same number of results as the first."""
+        with self._lock:
+            top = next(iter(self._waiting), 0)
+            waiting = self._waiting.pop(top, [])
+        waiting = [(q, answer) for q, answer in waiting if answer.set_running_or_notify_cancel()]
+        if waiting:
+            self.metrics.batches.add(len(waiting))
+        for (q, answer), outcome in zip(waiting, self._outcomes([q for q, _ in waiting], top), strict=True):
+            if isinstance(outcome, Exception):
+                answer.set_exception(outcome)
+            else:
+                answer.set_result({"query": q, **outcome})
+
+    def _outcomes(self, texts: list[str], top: int) -> list[dict[str, Any] | Exception]:
+        searcher = self._searcher
+        try:
+            return [_facts(searcher, answer) for answer in searcher.texts(texts, top)]
+        except ArtifactError as error:  # the run has vectors of other texts only
+            if len(texts) > 1:
+                return [outcome for text in texts for outcome in self._outcomes([text], top)]
+            return [HTTPException(422, error.message)]
+        except Exception as error:
+            return [error] * len(texts)
 
     async def picture(self, body: bytes, top: int) -> dict[str, Any]:
         """Searches with a picture."""
@@ -122,8 +174,9 @@ class Service:
             raise HTTPException(501, "this run does not support search with pictures")
 
         def search() -> dict[str, Any]:
-            features = self._searcher.encoder.image(open_picture(body))
-            return self._facts(self._searcher.picture(features, "", top))
+            searcher = self._searcher
+            features = searcher.encoder.image(open_picture(body))
+            return _facts(searcher, searcher.picture(features, "", top))
 
         return await asyncio.wrap_future(self._search_pool.submit(search))
 
@@ -137,21 +190,22 @@ class Service:
         kind, data = copy
         return Response(data, media_type=f"image/{kind}", headers={"cache-control": "private, max-age=600"})
 
-    def _facts(self, answer: Answer) -> dict[str, Any]:
-        hits = [
-            {
-                "place": hit.place,
-                "item": hit.item_id,
-                "similarity": round(hit.similarity, 6),
-                "probability": None if hit.probability is None else round(hit.probability, 6),
-                "caption": hit.caption,
-                "lang": hit.lang or self._searcher.data.source_lang,
-                "picture": f"/media?item={quote(hit.item_id, safe='')}" if hit.image and hit.image.is_file() else None,
-            }
-            for hit in answer.hits
-        ]
-        uncertainty = None if answer.uncertainty is None else round(answer.uncertainty, 6)
-        return {"uncertainty": uncertainty, "known": answer.known, "hits": hits}
+
+def _facts(searcher: Searcher, answer: Answer) -> dict[str, Any]:
+    hits = [
+        {
+            "place": hit.place,
+            "item": hit.item_id,
+            "similarity": round(hit.similarity, 6),
+            "probability": None if hit.probability is None else round(hit.probability, 6),
+            "caption": hit.caption,
+            "lang": hit.lang or searcher.data.source_lang,
+            "picture": f"/media?item={quote(hit.item_id, safe='')}" if hit.image and hit.image.is_file() else None,
+        }
+        for hit in answer.hits
+    ]
+    uncertainty = None if answer.uncertainty is None else round(answer.uncertainty, 6)
+    return {"uncertainty": uncertainty, "known": answer.known, "hits": hits}
 
 
 def open_picture(body: bytes) -> Image.Image:
@@ -176,6 +230,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
     app.get("/about")(service.about)
     app.get("/search")(service.text)
     app.get("/media")(service.media)
+    app.get("/metrics")(service.prometheus)
     add_page(app, *search_page())
 
     @app.post("/search")
@@ -184,7 +239,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
             raise HTTPException(415, "the body must be a picture with content-type image/...")
         return await service.picture(await request.body(), top)
 
-    return Guard(app, rules)
+    return Guard(app, rules, service.metrics.request)
 
 
 def add_page(app: FastAPI, text: str, policy: str) -> None:
@@ -216,9 +271,51 @@ def add_page(app: FastAPI, text: str, policy: str) -> None:
         return JSONResponse({"error": "internal server error"}, 500)
 
 
-def serve(searcher: Searcher, options: ServerOptions, ready: Callable[[str], None]) -> None:
-    """Serves search until it is stopped; the rest as for `listen`."""
-    listen(application(Service(searcher), access_rules(options, options.max_upload << 20)), options, ready)
+def watch(service: Service, root: Path, reopen: Callable[[], Searcher]) -> None:
+    """Opens the searcher again when artifacts of a workspace change, and serves it if it is another; runs forever.
+
+    If it cannot be opened, the earlier one still serves. Changes are read `SETTLE` seconds apart until they end.
+    """
+
+    def state() -> list[tuple[Path, int, int]]:
+        found = []
+        for path in (*root.glob("*/*/artifact.json"), *root.glob("*/*/*/artifact.json")):
+            with suppress(OSError):
+                found.append((path, path.stat().st_mtime_ns, path.stat().st_ino))
+        return sorted(found)
+
+    loaded = last = state()
+    while True:
+        time.sleep(SETTLE)
+        last, before = state(), last
+        if last == loaded or last != before:
+            continue
+        loaded = last
+        try:
+            searcher = reopen()
+            if searcher.identity == service.identity:
+                continue
+            service.use(searcher)
+        except Exception as error:  # whatever is wrong with it, the earlier one serves
+            service.metrics.reloads["failed"] += 1
+            reason = error.message if isinstance(error, CcrError) else f"{type(error).__name__}: {error}"
+            warn(f"the workspace changed and cannot be served; what was loaded before still is: {reason}")
+        else:
+            service.metrics.reloads["loaded"] += 1
+            say(f"loaded {searcher.trained.name}" + (f" with {searcher.index.name}" if searcher.index else ""))
+
+
+def serve(
+    searcher: Searcher,
+    options: ServerOptions,
+    ready: Callable[[str], None],
+    reopen: Callable[[], Searcher] | None = None,
+) -> None:
+    """Serves search as `listen` does; with `reopen`, what changes in the workspace is loaded meanwhile (`watch`)."""
+    rules, service = access_rules(options, options.max_upload << 20), Service(searcher)
+    if reopen:
+        Thread(target=watch, args=(service, searcher.root, reopen), daemon=True).start()
+    listen(application(service, rules), options, ready)
 
 
 def listen(app: Guard, options: ListenOptions, ready: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import hmac
 import ipaddress
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -54,8 +55,11 @@ class AccessRules:
 class Guard:
     """Passes requests on to the application, or refuses them with a JSON error."""
 
-    def __init__(self, app: ASGIApp, rules: AccessRules) -> None:
-        self._app, self._rules, self._active = app, rules, 0
+    def __init__(
+        self, app: ASGIApp, rules: AccessRules, seen: Callable[[str, str, int, float], None] | None = None
+    ) -> None:
+        """`seen` gets method, path, status and seconds of each request."""
+        self._app, self._rules, self._active, self._seen = app, rules, 0, seen
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles a request."""
@@ -87,8 +91,10 @@ class Guard:
                 await self._app(scope, self._limited(receive), respond)
             finally:
                 self._active -= 1
-        spent = (time.monotonic() - start) * 1000
-        say(f"{scope['method']} {scope['path'][:100]} {status} {spent:.0f} ms", level=1)
+        spent = time.monotonic() - start
+        if self._seen:
+            self._seen(scope["method"], scope["path"], status, spent)
+        say(f"{scope['method']} {scope['path'][:100]} {status} {1000 * spent:.0f} ms", level=1)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason if a request is not admitted."""

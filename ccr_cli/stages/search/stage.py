@@ -247,13 +247,14 @@ class Searcher:
         self._device = choose_device(options.device)
         self._method, self._tokenizer = load_method(trained, self._device)
         self._vocabulary = vocabulary_of(inputs.workspace, trained, self._tokenizer)
-        self._index, self._candidates = None, 0
+        self._index, self._candidates, self.index, self.root = None, 0, index, inputs.workspace.root
         self._probability: HitProbability | None = None
         split = None if options.split == "all" else options.split
         about: dict[str, Any] = {"features": self.features.id, "split": split, "find": options.find}
         if options.find == "captions":
             about["langs"] = list(self._caption_langs)
         self._about = about if index is None else {"index": index.id}
+        self.identity = (trained.id, data.id, self._about)
         if index is not None:
             self.ids: Sequence[str] = index_artifact.entries(index)
             self._index = Index.open(index, len(self.ids))

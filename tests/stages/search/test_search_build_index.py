@@ -17,13 +17,24 @@ from toy import Chain
 from ccr_cli.artifacts import base
 from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.errors import ArtifactError
-from ccr_cli.stages.search.faiss_index import Index, exact, faiss, recall
-from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.search.faiss_index import Index, estimated_bytes, exact, faiss, fitting, recall, untrained
+from ccr_cli.stages.search.options import SearchOptions, parse_bytes
 from ccr_cli.stages.search.stage import open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 
 CPU = ("--device", "cpu")
+ROUNDED = (
+    "SQ8",
+    "SQfp16",
+    "IVF8,SQ8",
+    "PCAR8,IVF8,SQ4",
+    "HNSW8_SQ8",
+    "IVF8,PQ8x4fs,RFlat",
+    "RR16,PQ8x4fs",
+    "IVF8,PQ8x4",
+)
+"""Kinds that hold rounded vectors: with cells, a graph, a transform, a refinement, or none of these."""
 
 
 def unit(rows: int, dim: int = 16, seed: int = 0) -> torch.Tensor:
@@ -69,7 +80,9 @@ def test_equal_vectors_are_all_right() -> None:
 @pytest.mark.parametrize("kind", ["ivf", "hnsw"])
 def test_an_index_is_read_as_it_was_written(kind: str, tmp_path: Path) -> None:
     made = Index.build(unit(200), kind)
-    made.write(tmp_path / "a.faiss")
+    made.write(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.faiss"]
+    (tmp_path / "index.faiss").rename(tmp_path / "a.faiss")
     again = Index.read(tmp_path / "a.faiss", kind, 32, (200, unit(1).shape[1]))
     made.effort = 32
     assert again.effort == 32 and again._index.ntotal == 200
@@ -91,6 +104,147 @@ def test_entries_that_are_not_there_once_each(ids: list[int], tmp_path: Path) ->
     package.write_index(made, str(tmp_path / "a.faiss"))
     with pytest.raises(ArtifactError, match="do not fit"):
         Index.read(tmp_path / "a.faiss", "ivf", 1, (4, vectors.shape[1]))
+
+
+@pytest.fixture(scope="module")
+def rows_VD() -> torch.Tensor:
+    return unit(1000)
+
+
+def alone(query_QD: torch.Tensor, made: Index) -> list[list[int]]:
+    """The ten most similar of the candidates, by their exact vectors."""
+    found = []
+    for query_D, at_K in zip(query_QD, made.nearest(query_QD, 10), strict=True):
+        sim_K = made.vectors(at_K[at_K >= 0]).double() @ query_D.double()
+        found.append(at_K[at_K >= 0][sim_K.argsort(descending=True).numpy()][:10].tolist())
+    return found
+
+
+@pytest.mark.parametrize("kind", ROUNDED)
+def test_rounded_vectors_find_candidates_and_exact_ones_order_them(
+    kind: str, rows_VD: torch.Tensor, tmp_path: Path
+) -> None:
+    query_QD = unit(40, seed=1)
+    made = Index.build(rows_VD, kind)
+    reached = made.tune(query_QD, rows_VD, exact(query_QD, rows_VD, 10), 0.99)
+    wanted = [np.argsort(-row)[:10].tolist() for row in (query_QD.double() @ rows_VD.double().T).numpy()]
+    found = alone(query_QD, made)
+    share = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found, wanted, strict=True)])
+    assert share == pytest.approx(reached, abs=1e-9) and reached >= 0.99
+    made.write(tmp_path)
+    shape, files = tuple(rows_VD.shape), (tmp_path / "index.faiss", tmp_path / "vectors.npy")
+    again = Index.read(files[0], kind, made.effort, shape, files[1])  # type: ignore[arg-type]
+    again.depth = made.depth
+    assert alone(query_QD, again) == found and torch.equal(again.vectors(np.array([3, 999])), rows_VD[[3, 999]])
+    whole = files[0].stat().st_size
+    assert estimated_bytes(untrained(kind, *shape), 1000) == pytest.approx(whole, abs=0.03 * whole + 3000)
+    second = tmp_path / "second"
+    second.mkdir()
+    twin = Index.build(rows_VD, kind)
+    twin.effort = made.effort
+    twin.write(second)
+    assert (second / "index.faiss").read_bytes() == files[0].read_bytes(), "a seed"
+    for vectors in (None, tmp_path / "none.npy", tmp_path / "other.npy"):
+        np.save(tmp_path / "other.npy", rows_VD[:999].numpy())
+        with pytest.raises(ArtifactError, match="vectors"):
+            Index.read(files[0], kind, made.effort, shape, vectors)  # type: ignore[arg-type]
+    for other in {"SQ8", "IVF8,SQ8", "IVF8,SQ6", "ivf"} - {kind}:
+        with pytest.raises(ArtifactError, match=re.escape(str(tmp_path))):
+            Index.read(files[0], other, 1, shape, files[1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["SQ8", "IVF8,SQ8", "IVF8,PQ8x4fs,RFlat", "PCAR8,IVF8,SQ4", "HNSW8_SQ8", "ivf"])
+def test_a_damaged_index_does_not_end_the_process(kind: str, rows_VD: torch.Tensor, tmp_path: Path) -> None:
+    made = Index.build(rows_VD, kind)
+    made.write(tmp_path)
+    path, shape = tmp_path / "index.faiss", tuple(rows_VD.shape)
+    vectors = None if made.exact else tmp_path / "vectors.npy"
+    whole, rng = path.read_bytes(), np.random.default_rng(5)
+    refused = 0
+    for number in range(12):
+        data = bytearray(whole)
+        if number < 4:
+            del data[int(rng.integers(0, len(data))) :]
+        else:
+            data[int(rng.integers(0, 200))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(data)
+        try:
+            Index.read(path, kind, 4, shape, vectors).nearest(rows_VD[:5], 10)  # type: ignore[arg-type]
+        except ArtifactError:
+            refused += 1
+    assert refused >= 4
+
+
+def test_a_sample_trains_and_batches_are_added(rows_VD: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules[Index.__module__]
+    whole = Index.build(rows_VD, "ivf")
+    monkeypatch.setattr(module, "BATCH", 64)
+    query_QD = unit(40, seed=1)
+    assert np.array_equal(Index.build(rows_VD, "ivf").nearest(query_QD, 10), whole.nearest(query_QD, 10))
+    monkeypatch.setattr(module, "SAMPLE", 400)
+    monkeypatch.setattr(module, "MOST", 39)
+    sampled = Index.build(rows_VD, "IVF8,Flat")
+    monkeypatch.setattr(module, "SAMPLE", 1 << 20)
+    every = Index.build(rows_VD, "IVF8,Flat")
+    for made in (sampled, every):
+        made.effort = 8
+        best_QK = exact(query_QD, rows_VD, 10)
+        assert recall(made, query_QD, rows_VD, best_QK) == 1.0
+    centres = [made._index.quantizer.reconstruct_n(0, 8) for made in (sampled, every)]
+    assert not np.allclose(*centres)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("Bogus", "Bogus"),
+        ("", "''"),
+        ("PQ7", "PQ7"),
+        ("LSH", "LSH"),
+        ("IVF16,PQ8+4", "IVF16,PQ8+4"),
+        ("NSG16,Flat", "IndexNSGFlat"),
+        ("IDMap,Flat", "IndexIDMap"),
+        ("IVF16,RaBitQ", "IndexIVFRaBitQ"),
+        ("L2norm,Flat", "L2norm"),
+        ("IVF64,Flat", "2,496"),
+        ("IVF4_HNSW8,PQ8", "9,984"),
+        ("PQ8", "9,984"),
+        ("OPQ8,SQ8", "9,984"),
+    ],
+)
+def test_strings_that_make_no_index_here(kind: str, value: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        untrained(kind, 1000, 16)
+    assert value in refusal.value.message and (kind in refusal.value.message) and refusal.value.hint
+
+
+def test_the_most_exact_index_that_fits(capfd: pytest.CaptureFixture[str]) -> None:
+    sizes = {}
+    for budget in (10**9, 1_000_000, 700_000, 400_000, 200_000):
+        kind, sizes[budget] = fitting(budget, 10_500, 32)
+        assert sizes[budget] <= budget
+        sizes[budget] = kind.partition(",")[2]  # type: ignore[assignment]
+    assert list(sizes.values()) == ["Flat", "SQfp16", "SQ8", "PQ16", "PQ4"]
+    with pytest.raises(UsageError, match="100,000") as refusal:
+        fitting(100_000, 10_500, 32)
+    assert "--memory" in str(refusal.value.hint)
+    with pytest.raises(UsageError):
+        fitting(100_000, 9_983, 32), "too few to train products"
+    assert Index.build(unit(30), fitting(10**6, 30, 16)[0])._index.ntotal == 30
+    assert "WARNING" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("4GB", 4 * 10**9), ("4g", 4 * 10**9), ("1.5 GiB", 3 << 29), ("200MB", 2 * 10**8), ("1K", 1000)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert parse_bytes("--memory", text) == size
+
+
+@pytest.mark.parametrize("text", ["", "4", "GB", "-4GB", "4 EB", "0GB", "nanGB"])
+def test_texts_that_are_no_size(text: str) -> None:
+    with pytest.raises(UsageError, match="--memory"):
+        parse_bytes("--memory", text)
 
 
 def search(chain: Chain, *options: str | Path) -> Any:
@@ -168,7 +322,7 @@ def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
     cells.train(rows_VD.numpy())
     cells.add(rows_VD.numpy())
     cells.make_direct_map()
-    searcher._index = Index(cells, "ivf")  # one cell of 24 is looked into: of some queries it has one entry
+    searcher._index = Index(cells)  # one cell of 24 is looked into: of some queries it has one entry
     answers = list(searcher.texts([text for text in searcher.data.captions["text"]], 10))
     assert {len(answer.hits) > 1 for answer in answers} == {True, False}
     assert all((answer.uncertainty is None) == (len(answer.hits) < 2) for answer in answers)
@@ -194,8 +348,36 @@ def test_captions_and_another_data_set(finished: Chain, tmp_path: Path) -> None:
     assert refused.code == 2 and "toy, not other" in refused.err
 
 
+def test_a_factory_string_and_a_budget(finished: Chain) -> None:
+    run = finished.find("run", "uml").path
+    options = ("index", run, "--split", "all", "--find", "captions")
+    plain = toy.ok(*options, *CPU, workspace=finished.root).made
+    assert "memory" not in plain.request and plain.request["type"] == "ivf"
+    again = toy.ok(*options, "--type", "ivf", *CPU, workspace=finished.root)
+    assert again.made.id == plain.id and "--factory" in again.err
+    chosen = toy.ok(*options, "--memory", "12KB", *CPU, workspace=finished.root)
+    assert chosen.made.request == {**plain.request, "type": "auto", "memory": 12_000}
+    about = artifact.about(chosen.made)
+    assert about["type"] == "IVF3,SQfp16" and about["bytes"] < 12_000 and about["depth"] >= 1
+    assert "IVF3,SQfp16" in chosen.err and "12,000" in chosen.err
+    named = toy.ok(*options, "--factory", "SQ8", "--memory", "4KB", "--recall", "1", *CPU, workspace=finished.root).made
+    assert "memory" not in named.request and named.name.startswith(f"{run.name}-all-SQ8-")
+    assert base.verify(named) == [] and {file.path for file in named.files} >= {"index.faiss", "vectors.npy"}
+    picture = finished.folder / "media" / "red-ring.png"
+    found = search(finished, "--image", picture, named.path)
+    assert alike(found, search(finished, "--image", picture, run, "--split", "all", "--find", "captions"))
+    for more, value in (
+        (("--memory", "4KB"), "4,000"),
+        (("--memory", "lots"), "lots"),
+        (("--factory", "SQfp16", "--memory", "4KB"), "SQfp16"),
+        (("--factory", "IVF4096,Flat"), "159,744"),
+    ):
+        refused = finished.ccr(*options, *more, *CPU)
+        assert refused.code == 2 and value in refused.err, refused.err
+
+
 @pytest.mark.parametrize(
-    ("option", "value"), [("--type", "flat"), ("--recall", "0"), ("--recall", "1.1"), ("--split", "tests")]
+    ("option", "value"), [("--factory", "Bogus"), ("--recall", "0"), ("--recall", "1.1"), ("--split", "tests")]
 )
 def test_what_there_is_none_of(option: str, value: str, chain: Chain) -> None:
     done = chain.ccr("index", chain.find("run", "uml").path, option, value, *CPU)
