@@ -15,6 +15,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from os.path import isfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -204,9 +205,9 @@ def _packages() -> dict[str, Path]:
 def find(group: str, name: str) -> Plugin:
     """The plug-in of a name: a file of ccr's folder, else of a distribution, else a file that would be it."""
     usual, literal = (_ROOT / group / f"{stem}.py" for stem in (name.replace("-", "_"), name))
-    path = literal if literal.is_file() and not usual.is_file() else usual
+    path = literal if isfile(literal) and not isfile(usual) else usual  # `isfile` bears a name of any length
     file = Plugin(group, name, path, f"ccr_cli.{group}.{path.stem}")
-    provided = () if path.is_file() else (p for p in installed() if (p.group, p.name) == (group, name))
+    provided = () if isfile(path) else (p for p in installed() if (p.group, p.name) == (group, name))
     return next(iter(provided), file)
 
 

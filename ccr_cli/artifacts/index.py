@@ -69,7 +69,7 @@ def _fits(index: Any) -> bool:
     import faiss
 
     held = [getattr(index, name) for name in _INNER if name != "quantizer" and getattr(index, name, None) is not None]
-    fits = all(inner.ntotal == index.ntotal for inner in held)
+    fits: Any = all(inner.ntotal == index.ntotal for inner in held)
     if chain := getattr(index, "chain", None):
         steps = [faiss.downcast_VectorTransform(chain.at(at)) for at in range(chain.size())]
         dims = [index.d, *(step.d_out for step in steps)]

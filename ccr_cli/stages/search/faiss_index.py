@@ -3,6 +3,7 @@
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from itertools import product
@@ -47,7 +48,7 @@ def faiss() -> Any:
 
 def cells(count: int) -> int:
     """Cells of an index of so many entries: around 4 sqrt(V), fewer if one would have under 39, as FAISS advises."""
-    return max(1, min(round(4 * count**0.5), count // LEAST))
+    return max(1, min(round(4 * math.sqrt(count)), count // LEAST))
 
 
 def factory(kind: str, count: int) -> str:
@@ -98,18 +99,19 @@ def untrained(kind: str, count: int, dim: int) -> Any:
 def estimated_bytes(index: Any, count: int) -> int:
     """Memory that the entries of an empty index will take; vectors that are compared exactly stay on disk."""
     own = faiss().downcast_index(index)
-    books = 4 * own.d * own.pq.ksub if hasattr(own, "pq") else 0
+    code = int(getattr(own, "code_size", 0))
+    books = 4 * int(own.d * own.pq.ksub) if hasattr(own, "pq") else 0
     if transformed := getattr(own, "index", None):
-        return 4 * own.d * transformed.d + estimated_bytes(transformed, count)
+        return 4 * int(own.d * transformed.d) + estimated_bytes(transformed, count)
     if hasattr(own, "refine_index"):
         return estimated_bytes(own.base_index, count) + estimated_bytes(own.refine_index, count)
     if hasattr(own, "nlist"):
-        padded = count + getattr(own, "bbs", 0) // 2 * own.nlist  # blocks of codes
-        return books + padded * own.code_size + count * 8 + estimated_bytes(own.quantizer, own.nlist)
+        padded = count + int(getattr(own, "bbs", 0) // 2 * own.nlist)  # blocks of codes
+        return books + padded * code + count * 8 + estimated_bytes(own.quantizer, own.nlist)
     if hasattr(own, "hnsw"):
-        neighbours = own.hnsw.nb_neighbors(0) + 1  # and those of the higher levels, of which few entries have one
+        neighbours = int(own.hnsw.nb_neighbors(0)) + 1  # and those of the higher levels, of which few entries have one
         return estimated_bytes(own.storage, count) + count * (4 * neighbours + 12)
-    return books + count * int(own.code_size)
+    return books + count * code
 
 
 def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
@@ -142,7 +144,8 @@ class Index:
         self._index, self._rows_VD, self.depth = index, rows_VD, 1
         names = {"nlist": "nprobe", "hnsw": "efSearch"}
         own = next((part for part in artifact.parts(index) if any(hasattr(part, name) for name in names)), None)
-        self._inner, self._knob = own, next((knob for name, knob in names.items() if hasattr(own, name)), None)
+        self._inner: Any = own
+        self._knob = next((knob for name, knob in names.items() if hasattr(own, name)), None)
         self.exact = type(next(artifact.parts(index))).__name__.removesuffix("IP") in EXACT
 
     @classmethod

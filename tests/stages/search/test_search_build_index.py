@@ -219,12 +219,10 @@ def test_strings_that_make_no_index_here(kind: str, value: str) -> None:
 
 
 def test_the_most_exact_index_that_fits(capfd: pytest.CaptureFixture[str]) -> None:
-    sizes = {}
-    for budget in (10**9, 1_000_000, 700_000, 400_000, 200_000):
-        kind, sizes[budget] = fitting(budget, 10_500, 32)
-        assert sizes[budget] <= budget
-        sizes[budget] = kind.partition(",")[2]  # type: ignore[assignment]
-    assert list(sizes.values()) == ["Flat", "SQfp16", "SQ8", "PQ16", "PQ4"]
+    budgets = (10**9, 1_000_000, 700_000, 400_000, 200_000)
+    found = [fitting(budget, 10_500, 32) for budget in budgets]
+    assert [kind.partition(",")[2] for kind, _ in found] == ["Flat", "SQfp16", "SQ8", "PQ16", "PQ4"]
+    assert all(size <= budget for (_, size), budget in zip(found, budgets, strict=True))
     with pytest.raises(UsageError, match="100,000") as refusal:
         fitting(100_000, 10_500, 32)
     assert "--memory" in str(refusal.value.hint)

@@ -51,7 +51,7 @@ def searcher(chain: Chain) -> Searcher:
 def together(service: Service, queries: Sequence[tuple[str, int]]) -> list[Any]:
     """Answers or errors of queries that arrive while a search goes on."""
 
-    async def ask() -> list[Any]:
+    async def ask() -> Any:
         busy = threading.Event()
         service._search_pool.submit(busy.wait)
         tasks = [asyncio.create_task(service.text(q, None, top)) for q, top in queries]
@@ -59,7 +59,7 @@ def together(service: Service, queries: Sequence[tuple[str, int]]) -> list[Any]:
         busy.set()
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    return asyncio.run(ask())
+    return list(asyncio.run(ask()))
 
 
 def test_queries_that_wait_are_one_batch_and_answered_as_if_alone(searcher: Searcher) -> None:
