@@ -128,6 +128,7 @@ class Engine:
             random["cuda"] = torch.cuda.get_rng_state(self.device)
         return {
             "model": self.method.state_dict(),
+            "buffers": dict(unsaved_buffers(self.method)),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scaler": self.scaler.state_dict(),
             "random": self.ranks.all(random),
@@ -136,6 +137,10 @@ class Engine:
     def load(self, state: dict[str, Any]) -> None:
         """Restores a `state`; a process that it does not contain draws from its own seed."""
         self.method.load_state_dict(state["model"])
+        remembered = state.get("buffers", {})  # none in states of older versions
+        for name, buffer in unsaved_buffers(self.method):
+            if name in remembered:
+                buffer.copy_(remembered[name])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         self.scaler.load_state_dict(state["scaler"])
@@ -190,6 +195,12 @@ class Engine:
         if self.config.clip_norm:
             torch._foreach_mul_(grads, (self.config.clip_norm / (norm + 1e-6)).clamp(max=1.0))
         return {"grad_norm": norm, **overflow}
+
+
+def unsaved_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """The buffers that are no part of a trained model, with their names: what training remembers."""
+    saved = module.state_dict().keys()
+    return ((name, buffer) for name, buffer in module.named_buffers() if name not in saved)
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -1,0 +1,205 @@
+"""Noisy pairs learn from the neighbours of clean ones, two models in turn (IN2R).
+
+"Intra-Modal Neighbors Never Lie: Rectifying Inter-Modal Noisy Correspondence via Graph-Based Intra-Modal Reasoning",
+ICML 2026, arXiv 2606.04061, with prototypes that are means of neighbours. Where paper and code differ,
+docs/methods/in2r.md says what was chosen. It knows one language: here V-S and V-T are both learned, with equal weights.
+Its judge is `hinge`.
+
+Shape suffixes: B triplets in a batch, C some of them, K neighbours, Q entries of a queue, D embedding.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from ccr_cli.losses.in2r import soft_target_CK, symmetric_cross_entropy, to_target_C
+from ccr_cli.losses.precision import at_least_float32, no_autocast
+from ccr_cli.losses.triplet import triplet
+from ccr_cli.methods import base
+from ccr_cli.methods._coteaching import CoTaught
+from ccr_cli.methods.config import Count, NotNegative, Positive, Share, Whole, equal_rates
+from ccr_cli.nets.dual import DualEncoder
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `in2r`."""
+
+    margin: Positive = 0.2
+    """Margin of the hinges."""
+    views: NotNegative = 0.1
+    """Weight of the hinges between two passes of one side, which dropout makes different; the code has 1."""
+    neighbours: Whole = 5
+    """Neighbours of a noisy pair whose mean corrects it, K; 0: noisy pairs are left out."""
+    correction: Literal["target", "pair"] = "target"
+    """How: their mean gives a `target` over the batch (the paper), or it is one end of a new `pair` (the code)."""
+    temperature: Positive = 0.05
+    """Temperature of the softmax, of the warm-up and of corrections."""
+    queue_size: Count = 16384
+    """Clean pairs that each model remembers, for each language."""
+    threshold: Share = 0.5
+    """Probability above which a pair is clean."""
+    judge: str = "hinge"
+
+
+_PAPER: dict[str, object] = {
+    "judge_side": "cross_modal",
+    "warmup_epochs": 5,
+    "epochs": 45,
+    "batch_size": 128,
+    "dim": 1024,
+    "clip_norm": 2.0,
+    "queue_size": 65536,
+    **equal_rates(5e-4),
+}
+_CODE: dict[str, object] = {"warmup_epochs": 1, "epochs": 41, "lr_drop": 17, "weight_decay": 1e-4}
+
+
+class Queue(nn.Module):
+    """The latest clean pairs that a model has embedded: not part of a trained run, but of the state of training."""
+
+    def __init__(self, size: int, dim: int) -> None:
+        super().__init__()
+        self.v_QD = nn.Buffer(torch.zeros(size, dim), persistent=False)
+        self.t_QD = nn.Buffer(torch.zeros(size, dim), persistent=False)
+        self.seen = nn.Buffer(torch.zeros((), dtype=torch.int64), persistent=False)
+
+    @torch.no_grad()
+    def add(self, v_CD: Tensor, t_CD: Tensor) -> None:
+        """Remembers pairs in place of the oldest ones."""
+        size = len(self.v_QD)
+        place_C = (self.seen + torch.arange(len(v_CD), device=self.seen.device))[-size:] % size
+        self.v_QD[place_C], self.t_QD[place_C] = v_CD[-size:].to(self.v_QD), t_CD[-size:].to(self.t_QD)
+        self.seen.add_(len(v_CD))
+
+    @torch.no_grad()
+    def prototypes(self, v_CD: Tensor, t_CD: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
+        """The mean text of the pictures nearest to `v_CD`, and the mean picture of the texts nearest to `t_CD`.
+
+        Unit vectors (C, D); None while fewer pairs are known than neighbours are needed.
+        """
+        known = min(int(self.seen), len(self.v_QD))
+        if known < count:
+            return None
+        v_QD, t_QD = self.v_QD[:known], self.t_QD[:known]
+
+        def mean(query_CD: Tensor, key_QD: Tensor, value_QD: Tensor) -> Tensor:
+            near_CK = (query_CD.to(key_QD) @ key_QD.T).topk(count, dim=1).indices
+            return normalize(value_QD[near_CK].mean(dim=1), dim=1)
+
+        return mean(v_CD, v_QD, t_QD), mean(t_CD, t_QD, v_QD)
+
+
+class Method(CoTaught):
+    """The hardest negatives of clean pairs, and noisy pairs corrected by the other model's clean ones."""
+
+    PRESETS: ClassVar[dict[str, dict[str, object]]] = {
+        "paper": _PAPER,
+        "code": {**_PAPER, **_CODE, "views": 1.0, "neighbours": 1, "correction": "pair"},
+    }
+
+    config: Config
+
+    def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
+        super().__init__(config, visual_dim, text_encoder)
+        self.peer = copy.deepcopy(self.encoder)  # one looks for neighbours among the other's vectors
+        self.queues = nn.ModuleDict(
+            {f"{side}-{model}": Queue(config.queue_size, config.dim) for side in ("VS", "VT") for model in range(2)}
+        )
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """Hinges of clean pairs and corrected noisy ones, in the warm-up SCE; over both models, V-S and V-T."""
+        c = self.config
+        passes = [self._passes(encoder, batch) for encoder in self.encoders()]
+        sims = [base.compare(one["V"], torch.cat([one["S"], one["T"]]), batch.item_B) for one, *_ in passes]
+        beliefs, mask_BB = self.peers_beliefs(batch, sims), sims[0].mask
+        corrects = batch.judged and c.neighbours > 0
+        terms: dict[str, list[Tensor]] = {}
+        for view in ("VS", "VT"):
+            ends = [[(one[view[0]], one[view[1]]) for one in each] for each in passes]
+            p_2B = [getattr(belief, view) for belief in beliefs]
+            if corrects:
+                for model, p_B in enumerate(p_2B):
+                    sure_B = sure(p_B, c.threshold)
+                    self._queue(view, model).add(*(x_BD[sure_B] for x_BD in ends[model][0]))
+            for model, (sim, p_B) in enumerate(zip(sims, p_2B, strict=True)):
+                sim_BB = getattr(sim, view)
+                again = [cosines(*side) for side in zip(*ends[model], strict=True)] if c.views else []
+                parts = self._trusted(sim_BB, again, mask_BB, p_B, batch.judged)
+                noisy_B = p_B <= c.threshold
+                if corrects and bool(noisy_B.any()):
+                    v_BD, t_BD = ends[model][0]
+                    near = self._queue(view, 1 - model).prototypes(v_BD[noisy_B], t_BD[noisy_B], c.neighbours)
+                    if near is not None:
+                        parts["corrected"] = self._corrected(sim_BB, mask_BB, noisy_B, ends[model][0], near)
+                for part, loss in parts.items():
+                    terms.setdefault(f"{part}_{view.lower()}", []).append(loss)
+        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+
+    def _passes(self, encoder: DualEncoder, batch: base.Batch) -> list[dict[str, Tensor]]:
+        """The vectors (B, D) of all sides, in two passes with dropout of their own; one if nothing compares them."""
+        found = []
+        for _ in range(2 if self.config.views else 1):
+            v_BD = batch.whole(encoder.embed_visual(batch.visual))
+            text_2BD = batch.whole_texts(encoder.embed_text(batch.source.join(batch.target)))
+            found.append(dict(zip("VST", (v_BD, *text_2BD.chunk(2)), strict=True)))
+        return found
+
+    def _queue(self, view: str, model: int) -> Queue:
+        return cast(Queue, self.queues[f"{view}-{model}"])
+
+    def _trusted(
+        self, sim_BB: Tensor, again: Sequence[Tensor], mask_BB: Tensor, p_B: Tensor, judged: bool
+    ) -> dict[str, Tensor]:
+        """What is learned of pairs as they are given; `again` is either end of them compared between the passes."""
+        c = self.config
+        if not judged:
+            parts = [symmetric_cross_entropy(x_BB, c.temperature, mask_BB, p_B) for x_BB in (sim_BB, *again)]
+            name, again_name = "warmup", "warmup_views"
+        else:
+            clean_B = p_B > c.threshold
+            inner_BB = mask_BB[clean_B][:, clean_B]
+            parts = [triplet(x[clean_B][:, clean_B], inner_BB, margin=c.margin) for x in (sim_BB, *again)]
+            name, again_name = "clean", "views"
+        return {name: parts[0]} | ({again_name: c.views * torch.stack(parts[1:]).sum()} if again else {})
+
+    def _corrected(
+        self,
+        sim_BB: Tensor,
+        mask_BB: Tensor,
+        noisy_B: Tensor,
+        ends: tuple[Tensor, Tensor],
+        near: tuple[Tensor, Tensor],
+    ) -> Tensor:
+        """The loss of noisy pairs, mean over them; `near` are their prototypes, a text and a picture each (C, D)."""
+        c, (v_BD, t_BD), (text_CD, picture_CD) = self.config, ends, near
+        if c.correction == "pair":
+            inner_BB = mask_BB[noisy_B][:, noisy_B]
+            sims = [cosines(v_BD[noisy_B], text_CD), cosines(t_BD[noisy_B], picture_CD)]
+            return torch.stack([symmetric_cross_entropy(x, c.temperature, inner_BB) for x in sims]).sum() / 2
+
+        def direction(sim_BB: Tensor, mask_BB: Tensor, prototype_CD: Tensor, candidate_BD: Tensor) -> Tensor:
+            mask_CB = mask_BB[noisy_B]
+            target_CB = soft_target_CK(cosines(prototype_CD, candidate_BD), mask_CB, c.temperature)
+            return to_target_C(sim_BB[noisy_B], target_CB, mask_CB, c.temperature).mean()
+
+        rows = direction(sim_BB, mask_BB, text_CD, t_BD)
+        return (rows + direction(sim_BB.T, mask_BB.T, picture_CD, v_BD)) / 2
+
+
+def sure(p_B: Tensor, threshold: float) -> Tensor:
+    """Which pairs are at least as probable as the clean pairs of the batch are on average."""
+    clean_B = p_B > threshold
+    return clean_B & (p_B >= p_B[clean_B].mean())
+
+
+def cosines(one_CD: Tensor, two_KD: Tensor) -> Tensor:
+    """Similarities (C, K) in full precision."""
+    with no_autocast(one_CD):
+        one_CD, two_KD = (normalize(at_least_float32(x), dim=1) for x in (one_CD, two_KD))
+        return one_CD @ two_KD.T
