@@ -4,23 +4,24 @@ Shape suffixes: Q queries, V entries that are searched, K candidates or results,
 """
 
 import json
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli.artifacts import base, dataset, run, translation
+from ccr_cli.artifacts import base, dataset, features, run, translation
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import counted, say, warn
@@ -42,6 +43,8 @@ EXAMPLE_LETTERS = 60
 """Longest caption that is an example query."""
 ENTRIES = 1 << 25
 """Similarities that are held in memory at once."""
+EMBEDDED = 1 << 16
+"""Entries that are embedded at once."""
 BATCH = 256
 """Queries that are answered together."""
 FITTED_QUERIES, FITTED_RESULTS, LEAST = 1024, 10, 10
@@ -183,10 +186,11 @@ class Vectors:
 
 
 def cached(
-    workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Vectors]
+    workspace: Workspace, trained: base.Artifact, about: Mapping[str, Any], make: Callable[[], Iterable[Vectors]]
 ) -> Vectors:
-    """Reads the vectors of a run from the workspace's cache, or makes them, and caches them if it can be written.
+    """Maps the vectors of a run from the workspace's cache, or makes them part by part, and caches them if possible.
 
+    With the cache, no more than one part is in memory; without it, all are.
     `about` is everything else that they depend on, as JSON values; a file's name hashes all of it, so none is stale.
     `.cache/search/RUN/` can be deleted at any time and belongs to no artifact.
     """
@@ -194,23 +198,46 @@ def cached(
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
     path = folder / f"{trained.id[:16]}-{base.sha256_text(key)[:16]}.safetensors"
     with suppress(OSError, SafetensorError, ValueError, KeyError):  # it is missing or damaged
-        with safe_open(path, framework="pt") as handle:
-            facts = handle.metadata() or {}
-            ids, rows_VD = json.loads(facts["ids"]), handle.get_tensor("vectors")
-        if facts.get("key") == key and rows_VD.dtype == torch.float32 and (rows_VD.ndim, len(rows_VD)) == (2, len(ids)):
-            return Vectors(ids, rows_VD)
-    vectors = make()
-    data = save({"vectors": vectors.rows_VD.cpu().contiguous()}, {"key": key, "ids": json.dumps(list(vectors.ids))})
+        return _mapped(path, key)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with base.atomic_open(path) as handle:
-            handle.write(data)
+        with TemporaryFile(dir=folder) as rows:
+            _write(path, key, make(), rows)
         for other in folder.glob("*.safetensors"):
             if not other.name.startswith(trained.id[:16]):  # of an earlier version of the run
                 other.unlink(missing_ok=True)
+        return _mapped(path, key)
     except OSError as error:
         say(f"cannot cache vectors: {error.strerror or error}", level=1)
-    return vectors
+    parts = list(make())
+    return Vectors([id_ for part in parts for id_ in part.ids], torch.cat([part.rows_VD for part in parts]))
+
+
+def _mapped(path: Path, key: str) -> Vectors:
+    """The vectors of a file of the cache, mapped from it; ValueError if they are others."""
+    with safe_open(path, framework="pt") as handle:
+        facts = handle.metadata() or {}
+        ids, rows_VD = json.loads(facts["ids"]), handle.get_tensor("vectors")
+    if facts.get("key") != key or rows_VD.dtype != torch.float32 or (rows_VD.ndim, len(rows_VD)) != (2, len(ids)):
+        raise ValueError(path)
+    return Vectors(ids, rows_VD)
+
+
+def _write(path: Path, key: str, parts: Iterable[Vectors], rows: IO[bytes]) -> None:
+    """Writes vectors as safetensors; their rows go into a temporary file until their number is known."""
+    ids: list[str] = []
+    dim = 0
+    for part in parts:
+        ids += part.ids
+        dim = part.rows_VD.shape[1]
+        rows.write(part.rows_VD.cpu().contiguous().numpy())  # type: ignore[arg-type]
+    tensor = {"dtype": "F32", "shape": [len(ids), dim], "data_offsets": [0, rows.tell()]}
+    header = json.dumps({"__metadata__": {"key": key, "ids": json.dumps(ids)}, "vectors": tensor}).encode()
+    header += b" " * (-len(header) % 8)
+    rows.seek(0)
+    with base.atomic_open(path) as handle:
+        handle.write(len(header).to_bytes(8, "little") + header)
+        shutil.copyfileobj(rows, handle, 1 << 20)
 
 
 class Searcher:
@@ -276,7 +303,7 @@ class Searcher:
             say(f"results have no probability: it is known for items of {Path(own.path).name} only", style="dim")
             return
         try:
-            fitted = cached(self._inputs.workspace, self.trained, about, self._fitted)
+            fitted = cached(self._inputs.workspace, self.trained, about, lambda: [self._fitted()])
         except ArtifactError as error:
             say(f"results have no probability: {error.message}", style="dim")
         else:
@@ -440,13 +467,16 @@ class Searcher:
     def _of_split(self) -> pd.DataFrame:
         return items_of(self.data.items, str(self.options.split))
 
-    def _items(self) -> Vectors:
+    def _items(self) -> Iterator[Vectors]:
         items = self._of_split()
         if items.empty:
             raise ArtifactError(f"{self.data.name} has no {self.options.split} items")
-        return self.visuals(list(items["item_id"]))
+        index = features.read_index(self.features)
+        known = items["item_id"].isin(index.loc[index["n_rows"] > 0, "item_id"])
+        ids = list(items.loc[known, "item_id"] if known.any() else items["item_id"])
+        yield from (self.visuals(ids[first : first + EMBEDDED]) for first in range(0, len(ids), EMBEDDED))
 
-    def _captions(self) -> Vectors:
+    def _captions(self) -> Iterator[Vectors]:
         captions, langs, split = self.data.captions, self._caption_langs, self.options.split
         captions = captions[captions["lang"].isin(langs) & captions["item_id"].isin(set(self._of_split()["item_id"]))]
         if captions.empty:
@@ -457,7 +487,10 @@ class Searcher:
             raise ArtifactError(f"{self.trained.name} has no vectors of these {total:,} captions", hint="--split all")
         if lacking := total - len(captions):
             warn(f"{lacking:,} of {total:,} captions have no vector and are not searched")
-        return Vectors(list(captions["caption_id"]), self.vectors(list(captions["text"])))
+        ids, texts = list(captions["caption_id"]), list(captions["text"])
+        for first in range(0, len(ids), EMBEDDED):
+            some = slice(first, first + EMBEDDED)
+            yield Vectors(ids[some], self.vectors(texts[some]))
 
     @property
     def _caption_langs(self) -> tuple[str, ...]:

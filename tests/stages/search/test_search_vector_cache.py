@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import toy
+from safetensors import safe_open
 from toy import Chain
 
 from ccr_cli.artifacts import base, features
+from ccr_cli.stages.search import stage
 
 CPU = ("--device", "cpu")
 
@@ -106,3 +109,36 @@ def test_where_nothing_can_be_kept_it_is_searched_all_the_same(fresh: Chain) -> 
     shutil.rmtree(fresh.root / ".cache" / "search")
     (fresh.root / ".cache" / "search").write_text("a file in the way")
     assert same(search(fresh), wanted)
+
+
+def test_vectors_are_embedded_in_parts(fresh: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    for find in ("items", "captions"):
+        options = ("--split", "all", "--find", find)
+        whole = search(fresh, *options)
+        (path,) = files(fresh)
+        with safe_open(path, framework="pt") as handle:
+            ids, rows_VD = json.loads(handle.metadata()["ids"]), handle.get_tensor("vectors")
+        path.unlink()
+        monkeypatch.setattr(stage, "EMBEDDED", 7)
+        assert matches(search(fresh, *options), whole)
+        with safe_open(path, framework="pt") as handle:
+            assert json.loads(handle.metadata()["ids"]) == ids and path.stat().st_size % 8 == 0
+            torch.testing.assert_close(handle.get_tensor("vectors"), rows_VD, rtol=0, atol=1e-6)
+        monkeypatch.undo()
+        path.unlink()
+        monkeypatch.setattr(stage.base, "atomic_open", full)
+        monkeypatch.setattr(stage, "EMBEDDED", 7)
+        assert matches(search(fresh, *options), whole) and not files(fresh), "there is no room"
+        monkeypatch.undo()
+        shutil.rmtree(path.parent)
+
+
+def full(path: Path) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+def matches(answer: Any, whole: Any) -> bool:
+    """Whether two answers have the same hits, but for rounding."""
+    named = [[hit.get("caption_id", hit["item_id"]) for hit in each["hits"]] for each in (answer, whole)]
+    figures = [[hit["similarity"] for hit in each["hits"]] for each in (answer, whole)]
+    return named[0] == named[1] and figures[0] == pytest.approx(figures[1], abs=1e-5)
