@@ -38,7 +38,7 @@ from ccr_cli.stages.search.faiss_index import Index, estimated_bytes, exact, fac
 DIM, CENTRES, QUERIES, SINGLE, EXACT_SINGLE, BATCH, K = 512, 10_000, 400, 100, 20, 64, 10
 KINDS = ("SQ8", "IVF4000,PQ256x4fs", "ivf", "IVF4000,SQ8", "IVF4000,PQ128")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "search.md"
-RESULTS = Path(__file__).resolve().parent / "results" / "search_at_size"
+FOLDER = Path(__file__).resolve().parent / "results" / "search_at_size"
 
 
 def vectors(count: int, path: Path) -> None:
@@ -155,34 +155,40 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.thread_time() - start
 
 
-def block(rows: list[dict[str, Any]]) -> str:
+def block() -> str:
     """The table of the page: figures, and ratios to exact search in brackets."""
+    rows = [json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))]
     lines = [
-        "|entries|index|recall@10|one query, CPU ms (p50)|queries per CPU second, batch 64|index|built, CPU s|",
+        "|entries|index|recall@10|ms, alone|ms, in batches of 64|MB|building: s, MB|",
         "|---|---|---|---|---|---|---|",
     ]
     for size in sorted({row["entries"] for row in rows}, reverse=True):
-        of_size = [row for row in rows if row["entries"] == size]
-        plain = {key: float(np.median([row["exact"][key] for row in of_size])) for key in of_size[0]["exact"]}
-        whole = size * DIM * 4
-        lines.append(
-            f"|{size:,}|none (exact)|1|{plain['cpu_p50_ms']:.3g}|{plain['batch_per_cpu_second']:.3g}"
-            f"|{whole / 1e6:,.0f} MB||"
+        of_size = sorted((row for row in rows if row["entries"] == size), key=lambda row: -row["bytes"])
+        one, many = (
+            np.median([row["exact"][key] for row in of_size]) for key in ("cpu_p50_ms", "batch_per_cpu_second")
         )
+        whole = size * DIM * 4 / 1e6
+        lines.append(f"|{size:,}|none: exact|1|{one:.3g}|{1000 / many:.3g}|{whole:,.0f}||")
         for row in of_size:
-            faster = row["exact"]["cpu_p50_ms"] / row["cpu_p50_ms"]
-            more = row["batch_per_cpu_second"] / row["exact"]["batch_per_cpu_second"]
-            lines.append(
-                f"|{size:,}|`{row['factory']}`|{row['recall']:.3f}|{row['cpu_p50_ms']:.3g} ({faster:.2g} times faster)"
-                f"|{row['batch_per_cpu_second']:,.3g} ({more:.2g} times)"
-                f"|{row['bytes'] / 1e6:,.0f} MB ({row['bytes'] / whole:.2g})|{row['build_cpu_s']:,.0f}|"
+            plain, single, batch = row["exact"], row["cpu_p50_ms"], row["batch_per_cpu_second"]
+            megabytes = row["bytes"] / 1e6
+            cells = (
+                f"`{row['factory']}`",
+                f"{row['recall']:.3f}",
+                f"{single:.3g} (1/{plain['cpu_p50_ms'] / single:.3g})",
+                f"{1000 / batch:.3g} (1/{batch / plain['batch_per_cpu_second']:.2g})",
+                f"{megabytes:,.0f} ({megabytes / whole:.2g})",
+                f"{row['build_cpu_s']:,.0f}, {row['build_peak_mb']:,.0f}",
             )
+            lines.append(f"||{'|'.join(cells)}|")
     return "\n".join(lines)
 
 
-def read() -> list[dict[str, Any]]:
-    """The rows of all results."""
-    return [json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))]
+def fill() -> None:
+    """Writes the table into the page."""
+    before, begin, rest = PAGE.read_text("utf-8").partition("<!-- begin size -->\n")
+    text = f"{before}{begin}{block()}\n<!-- end size -->{rest.partition('<!-- end size -->')[2]}"
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def main() -> None:
@@ -190,10 +196,16 @@ def main() -> None:
     parser.add_argument("--entries", type=int, default=1_000_000)
     parser.add_argument("--kinds", nargs="+", default=KINDS)
     parser.add_argument("--recall", type=float, default=0.95)
-    parser.add_argument("--folder", type=Path, required=True, help="for vectors and indexes: two to five GB")
-    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--folder", type=Path, help="for vectors and indexes: two to five GB")
+    parser.add_argument("--table", action="store_true", help="write the table of the results into the page, no more")
+    parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--one", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.table:
+        fill()
+        return
+    if not args.folder:
+        parser.error("--folder is missing")
     folder = args.folder / str(args.entries)
     if args.one:
         print(json.dumps(measure(args.one, args.recall, folder)))

@@ -28,6 +28,7 @@ import parallel_text
 import real_errors
 import real_noise
 import repair_loop
+import search_at_size
 import several_translations
 from robustness import code, figure, grid, runs, tables
 from robustness.collection import simulate
@@ -458,6 +459,7 @@ def _results(name: str | Path) -> Any:
     [
         (repair_loop, "repair"),
         (several_translations, "several"),
+        (search_at_size, "size"),
         (french_errors, "french"),
         (parallel_text, "parallel"),
         pytest.param(real_errors, "readers", marks=pytest.mark.slow),  # draws many samples

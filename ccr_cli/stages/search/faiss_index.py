@@ -118,11 +118,11 @@ def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
     """The most exact index of cells that fits into a budget of bytes, and its estimated bytes.
 
     The vectors of its entries are whole, else halved (float16), else of a byte a dimension, else quantised by products
-    of 2 to 32 dimensions a byte. UsageError if none fits.
+    of 2 to 32 dimensions a byte (4 bits each, which train on few vectors). UsageError if none fits.
     """
-    codes = ["Flat", "SQfp16", "SQ8", *(f"PQ{dim // size}" for size in (2, 4, 8, 16, 32) if dim % size == 0)]
+    codes = ["Flat", "SQfp16", "SQ8", *(f"PQ{dim // size}x4fs" for size in (1, 2, 4, 8, 16) if dim % size == 0)]
     least = 0
-    for code in codes[: None if count >= LEAST * 256 else 3]:  # as many as products need to be trained
+    for code in codes[: None if count >= LEAST * 16 else 3]:  # as many as products need to be trained
         kind = f"IVF{cells(count)},{code}"
         least = estimated_bytes(untrained(kind, count, dim), count)
         if least <= budget:

@@ -221,13 +221,14 @@ def test_strings_that_make_no_index_here(kind: str, value: str) -> None:
 def test_the_most_exact_index_that_fits(capfd: pytest.CaptureFixture[str]) -> None:
     budgets = (10**9, 1_000_000, 700_000, 400_000, 200_000)
     found = [fitting(budget, 10_500, 32) for budget in budgets]
-    assert [kind.partition(",")[2] for kind, _ in found] == ["Flat", "SQfp16", "SQ8", "PQ16", "PQ4"]
+    assert [kind.partition(",")[2] for kind, _ in found] == ["Flat", "SQfp16", "SQ8", "PQ32x4fs", "PQ8x4fs"]
     assert all(size <= budget for (_, size), budget in zip(found, budgets, strict=True))
     with pytest.raises(UsageError, match="100,000") as refusal:
         fitting(100_000, 10_500, 32)
     assert "--memory" in str(refusal.value.hint)
     with pytest.raises(UsageError):
-        fitting(100_000, 9_983, 32), "too few to train products"
+        fitting(20_000, 623, 32)  # too few to train products
+    assert "PQ" in fitting(20_000, 624, 32)[0]
     assert Index.build(unit(30), fitting(10**6, 30, 16)[0])._index.ntotal == 30
     assert "WARNING" not in capfd.readouterr().err
 
