@@ -126,7 +126,7 @@ def test_vectors_are_embedded_in_parts(fresh: Chain, monkeypatch: pytest.MonkeyP
             torch.testing.assert_close(handle.get_tensor("vectors"), rows_VD, rtol=0, atol=1e-6)
         monkeypatch.undo()
         path.unlink()
-        monkeypatch.setattr(stage.base, "atomic_open", full)
+        monkeypatch.setattr(base, "atomic_open", full)
         monkeypatch.setattr(stage, "EMBEDDED", 7)
         assert matches(search(fresh, *options), whole) and not files(fresh), "there is no room"
         monkeypatch.undo()
