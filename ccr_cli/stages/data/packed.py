@@ -49,7 +49,8 @@ Write = Callable[[bytes, str], str]
 def is_packed(source: str) -> bool:
     """Whether a source is a data set whose pictures are not files."""
     path = Path(parse_source(source)[2])
-    return source.startswith((TARS, HUB)) or (path.suffix == ".parquet" and path.is_file() and bool(_pictures(path)))
+    of_file = path.is_file() and (path.suffix == ".tar" or (path.suffix == ".parquet" and bool(_pictures(path))))
+    return source.startswith((TARS, HUB)) or of_file
 
 
 def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
@@ -245,6 +246,6 @@ def _from_hub(name: str) -> list[Path]:
     except Exception as error:  # whatever the client raises; a second call resumes the download
         problem = f"the data set {name} is not available: {refusal(error, 'no such data set or revision')}"
         raise UnavailableError(
-            problem, hint="hf auth login if it is private; or name files: ccr data import *.parquet"
+            problem, hint="check name and network (hf auth login if private), or name files: ccr data import *.parquet"
         ) from error
     return [Path(folder) / file for file in sorted(files)]

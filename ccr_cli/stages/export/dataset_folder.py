@@ -26,7 +26,7 @@ from ccr_cli.stages.shared.load_run import translations_of
 
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 """Names of the splits in files, as the library knows them."""
-SHARD_BYTES, GROUP_ROWS = 500 << 20, 256
+SHARD_BYTES, GROUP_ROWS = 500 << 20, 100
 """Bytes of pictures in a file, about, and rows that are written together."""
 _VERDICTS = {
     "verdict": "clean, noisy or not judged",
@@ -46,6 +46,7 @@ _COLUMNS = {
     "mt": "the caption, machine-translated",
     **_VERDICTS,
 }
+_DTYPES = {pa.string(): "string", pa.int64(): "int64", pa.int32(): "int32", pa.float32(): "float32"}
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _LICENCE = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-\d\.\d|mit|apache-2\.0|bsd-[23]-clause")
 """Licences that the hub calls as the world does, but for case and spaces."""
@@ -91,8 +92,8 @@ def export_dataset(inputs: Inputs, *, name: str | None = None, force: bool = Fal
         site.clear()
         return _write(site.folder, inputs, data, chosen, judged)
 
-    request = {"form": "datasets"}
-    return build_artifact(workspace, "export", name or data.name, request, parents, write=write, force=force)
+    name = name or (f"{data.name}-verdicts" if judged else data.name)
+    return build_artifact(workspace, "export", name, {"form": "datasets"}, parents, write=write, force=force)
 
 
 def _write(
@@ -104,9 +105,9 @@ def _write(
 ) -> dict[str, int]:
     content = dataset.read(data)
     items = content.items[["item_id", "split", "kind", "label"]]
-    rows = items.merge(content.captions[["caption_id", "item_id", "text", "lang", "caption_set"]], on="item_id")
-    of_source = rows["lang"] == content.source_lang
-    texts: dict[str, pd.Series] = {content.source_lang: rows["text"].where(of_source)}
+    captions = content.captions[["caption_id", "item_id", "text", "lang", "caption_set"]]
+    rows = items.merge(captions.rename(columns={"text": "caption"}), on="item_id")
+    texts: dict[str, pd.Series] = {content.source_lang: rows["caption"].where(rows["lang"] == content.source_lang)}
     for made in translations:
         frame = translation.translated(translation.read(made)).drop_duplicates("source_caption_id")
         lang = translation.language(made)
@@ -169,15 +170,12 @@ def _with_verdicts(
 
 def _schema(rows: pd.DataFrame, labels: Sequence[str]) -> pa.Schema:
     """The columns of the files, with the types by which the library knows them."""
-    types = {"image": _IMAGE, "item_id": pa.string(), "caption_id": pa.string(), "caption": pa.string()}
-    types |= {"lang": pa.string(), "caption_set": pa.string()}
-    types |= {"label": pa.int64()} if rows["label"].notna().any() else {}
-    kinds = {"p_clean": pa.float32(), "place": pa.int32()}
-    first = list(rows.columns).index("caption_set") + 1
-    types |= {name: kinds.get(name.rpartition("_")[0], pa.string()) for name in rows.columns[first:]}
-    features: dict[str, Any] = {name: {"dtype": str(kind), "_type": "Value"} for name, kind in types.items()}
-    features = {n: {**f, "dtype": "float32"} if types[n] == pa.float32() else f for n, f in features.items()}
-    features["image"] = {"_type": "Image"}
+    unused = {"split", "kind", *(["label"] if rows["label"].isna().all() else [])}
+    kinds = {"image": _IMAGE, "label": pa.int64(), "p_clean": pa.float32(), "place": pa.int32()}
+    names = ["image", *(name for name in rows if name not in unused)]
+    types = {name: kinds.get(name, kinds.get(name.rpartition("_")[0], pa.string())) for name in names}
+    values = {kind: {"dtype": dtype, "_type": "Value"} for kind, dtype in _DTYPES.items()}
+    features: dict[str, Any] = {name: values.get(kind, {"_type": "Image"}) for name, kind in types.items()}
     if labels and "label" in types:
         features["label"] = {"names": list(labels), "_type": "ClassLabel"}
     about = base.canonical_json({"info": {"features": features}})
@@ -193,6 +191,5 @@ def _write_split(folder: Path, name: str, rows: pd.DataFrame, schema: pa.Schema,
             for first in range(0, len(places), GROUP_ROWS):
                 part = rows.iloc[places[first : first + GROUP_ROWS]]
                 images = [p and {"bytes": p.read_bytes(), "path": p.name} for p in map(pictures.get, part["item_id"])]
-                columns = {"image": pa.array(images, _IMAGE), "caption": part["text"]}
-                arrays = [pa.array(columns.get(f.name, part.get(f.name)), f.type, from_pandas=True) for f in schema]
-                writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+                arrays = [pa.array(part[f.name], f.type, from_pandas=True) for f in list(schema)[1:]]
+                writer.write_table(pa.Table.from_arrays([pa.array(images, _IMAGE), *arrays], schema=schema))

@@ -123,6 +123,10 @@ def test_tar_files_of_webdataset(tmp_path: Path) -> None:
         items = ITEMS if pattern == "*.tar" else ITEMS[:10]
         assert media(made) == {f"some/{item}": picture(item, "JPEG") for item in items}
     assert dict(both["*.tar"].items["split"].value_counts())["test"] == 2
+    (one,) = (tmp_path / "data").glob("test-*.tar")
+    assert set(media(toy.ok("data", "import", one, workspace=tmp_path / "one").made)) == {
+        f"some/{i}" for i in ITEMS[10:]
+    }
     assert set(both["train-{000..001}.tar"].items["split"]) >= {"train", "val"}
     assert sorted(both["*.tar"].captions["text"]) == sorted(f"one {item}" for item in ITEMS)
 
