@@ -172,7 +172,7 @@ def _schema(rows: pd.DataFrame, labels: Sequence[str]) -> pa.Schema:
     """The columns of the files, with the types by which the library knows them."""
     unused = {"split", "kind", *(["label"] if rows["label"].isna().all() else [])}
     kinds = {"image": _IMAGE, "label": pa.int64(), "p_clean": pa.float32(), "place": pa.int32()}
-    names = ["image", *(name for name in rows if name not in unused)]
+    names = ["image", *(str(name) for name in rows if name not in unused)]
     types = {name: kinds.get(name, kinds.get(name.rpartition("_")[0], pa.string())) for name in names}
     values = {kind: {"dtype": dtype, "_type": "Value"} for kind, dtype in _DTYPES.items()}
     features: dict[str, Any] = {name: values.get(kind, {"_type": "Image"}) for name, kind in types.items()}
