@@ -45,13 +45,15 @@ def review(
             if open_:
                 webbrowser.open(address)
 
+        code = 0
         try:
             stage(opened, options, ready)
         except (KeyboardInterrupt, Terminated) as stop:
-            state = opened.state()
-            judged = console.counted(state["judged"], "pair")
-            console.say(f"stopped; {judged} judged, {state['wrong']} wrong\n  next: ccr translate --only {file}")
-            raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+            code = 130 if isinstance(stop, KeyboardInterrupt) else 143
+        state = opened.state()
+        judged = console.counted(state["judged"], "pair")
+        console.say(f"stopped; {judged} judged, {state['wrong']} wrong\n  next: ccr translate --only {file}")
+    raise typer.Exit(code)
 
 
 EPILOG = c.examples(
