@@ -89,7 +89,8 @@ class Queue(nn.Module):
         v_QD, t_QD = self.v_QD[:known], self.t_QD[:known]
 
         def mean(query_CD: Tensor, key_QD: Tensor, value_QD: Tensor) -> Tensor:
-            near_CK = (query_CD.to(key_QD) @ key_QD.T).topk(count, dim=1).indices
+            with no_autocast(query_CD):
+                near_CK = (query_CD.to(key_QD) @ key_QD.T).topk(count, dim=1).indices
             return normalize(value_QD[near_CK].mean(dim=1), dim=1)
 
         return mean(v_CD, v_QD, t_QD), mean(t_CD, t_QD, v_QD)

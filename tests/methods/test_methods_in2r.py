@@ -42,6 +42,14 @@ def test_prototypes_are_means_of_the_nearest() -> None:
     assert alone is not None and alone[1].tolist() == [pytest.approx([-1.0, 0.0])]
 
 
+def test_neighbours_that_half_precision_cannot_tell_apart() -> None:
+    queue, query = Queue(3, 2), unit([1.0, 0.0])
+    queue.add(unit([1.0, 0.02], [1.0, 0.01], [1.0, 0.03]), unit([0.0, -1.0], [1.0, 0.0], [0.0, 1.0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = queue.prototypes(query, query, 1)
+    assert found is not None and found[0].tolist() == [[1.0, 0.0]]
+
+
 def test_a_full_queue_forgets_the_oldest() -> None:
     queue, rows = Queue(3, 2), unit([1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0], [0.6, 0.8])
     queue.add(rows[:2], rows[:2])
