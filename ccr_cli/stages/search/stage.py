@@ -230,7 +230,7 @@ def _write(path: Path, key: str, parts: Iterable[Vectors], rows: IO[bytes]) -> N
     for part in parts:
         ids += part.ids
         dim = part.rows_VD.shape[1]
-        rows.write(memoryview(part.rows_VD.cpu().contiguous().numpy()))
+        rows.write(part.rows_VD.cpu().contiguous().numpy().data)
     tensor = {"dtype": "F32", "shape": [len(ids), dim], "data_offsets": [0, rows.tell()]}
     header = json.dumps({"__metadata__": {"key": key, "ids": json.dumps(ids)}, "vectors": tensor}).encode()
     header += b" " * (-len(header) % 8)
