@@ -153,8 +153,8 @@ def _diagnose(
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
         warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
-    source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
-    embedded = judging.embed_triplets(method, triplets, source, target, device)
+    tokens = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
+    embedded = judging.embed_triplets(method, triplets, *tokens, device)
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
@@ -163,7 +163,7 @@ def _diagnose(
         say(f"{counted(len(triplets), 'pair')}: belief and uncertainty are among {rivals} rivals; all: --rivals exact")
     frames = []
     for rows, part in triplets.by_translation():  # each is judged by itself
-        (lang,), embedded_part = part.langs, embedded.select(rows)
+        (lang,), embedded_part = part.langs, embedded if part is triplets else embedded.select(rows)
         name = next(iter(translations[lang])) if part.alternative_N is None else part.alternative_N[0]
         texts = _texts(part.slot_ids, translations[lang][name], pairs, lang)
         part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
