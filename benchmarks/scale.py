@@ -12,9 +12,7 @@ CPU seconds hardly depend on what else runs on the machine; wall-clock seconds d
     python benchmarks/scale.py FOLDER --sizes 10000 100000      # measures what is not in the results yet
     python benchmarks/scale.py FOLDER --list                    # the table of docs/scale.md
     python benchmarks/scale.py FOLDER --figure docs/images/scale.svg
-    python benchmarks/scale.py FOLDER --error WORKSPACE RUN     # nearby rivals against exact ones, of any run
-
-`--variant NAME` keeps the rows of another version beside those of this one, `--stages` repeats some stages.
+    python benchmarks/scale.py WORKSPACE --error RUN --reach 1024 16384     # nearby rivals against exact ones
 """
 
 from __future__ import annotations
@@ -30,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 CAPTIONS, DIM, HELD_OUT = 5, 512, 500
+PROGRAM = "import sys; from ccr_cli.cli import main; sys.exit(main())"
 RESULTS = Path(__file__).resolve().parent / "results" / "scale"
 STAGES = {
     "generate": "",
@@ -96,26 +95,100 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def measure(folder: Path, items: int, stages: list[str], variant: str, path: Path) -> None:
+def measure(folder: Path, items: int, stages: list[str], path: Path) -> None:
     """Runs the stages of a size that have no row yet, in a workspace that is kept."""
-    done = {(row["items"], row["stage"], row["variant"]) for row in rows(path)}
+    done = {(row["items"], row["stage"]) for row in rows(path)}
     workspace = folder / str(items)
     workspace.mkdir(parents=True, exist_ok=True)
     code = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True, cwd=RESULTS.parent).strip()
     for stage in stages:
-        if (items, stage, variant) in done:
+        if (items, stage) in done:
             continue
         words = STAGES[stage].format(file=workspace / "captions.parquet", features=workspace / "features.npy")
-        program = "import sys; from ccr_cli.cli import main; sys.exit(main())"
-        command = [sys.executable, "-c", program, *words.split(), "--workspace", str(workspace), "--force"]
+        command = [sys.executable, "-c", PROGRAM, *words.split(), "--workspace", str(workspace), "--force"]
         if stage == "generate":
             command = [sys.executable, __file__, str(workspace), "--generate", str(items)]
         took = spent(command, workspace / f"{stage}.log", OMP_NUM_THREADS="1")
-        row = {"items": items, "captions": items * CAPTIONS, "stage": stage, "variant": variant, **took, "code": code}
+        row = {"items": items, "captions": items * CAPTIONS, "stage": stage, **took, "code": code}
         print(json.dumps(row), flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as handle:
             handle.write(json.dumps(row) + "\n")
+
+
+def table(measured: list[dict[str, Any]]) -> str:
+    """CPU seconds and peak memory of each stage by number of items, as Markdown."""
+    found = {(row["stage"], row["items"]): row for row in measured}
+    sizes = sorted({items for _, items in found})
+    lines = ["|stage|" + "|".join(f"{size:,} items" for size in sizes) + "|", "|---" * (len(sizes) + 1) + "|"]
+    for stage in list(STAGES)[1:]:
+        cells = [found.get((stage, size)) for size in sizes]
+        shown = [f"{row['cpu_seconds']:.0f} s, {row['peak_mib'] / 1024:.1f} GB" if row else "-" for row in cells]
+        lines.append(f"|`{stage}`|{'|'.join(shown)}|")
+    return "\n".join(lines)
+
+
+def figure(measured: list[dict[str, Any]]) -> str:
+    """CPU time and memory of each stage against the number of items, both axes logarithmic; as SVG."""
+    from ccr_cli.report.figures.canvas import drawing, new_figure, panels, to_svg
+
+    colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08")
+    sizes = sorted({row["items"] for row in measured})
+    with drawing():
+        drawn = new_figure(11, 4.4)
+        axes = panels(drawn, 1, 2)[0]
+        for ax, name, what, scale in zip(
+            axes, ("cpu_seconds", "peak_mib"), ("CPU seconds", "peak memory (GB)"), (1, 1024), strict=True
+        ):
+            for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):
+                line = sorted((row["items"], row[name] / scale) for row in measured if row["stage"] == stage)
+                ax.plot(*zip(*line, strict=True), color=color, marker=marker, label=stage)
+            ax.set(xscale="log", yscale="log", xlabel="items, five captions each", title=what)
+            ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            ax.minorticks_off()
+        ticks = (0.25, 0.5, 1, 2, 4)
+        axes[1].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+        first = next(row["cpu_seconds"] for row in measured if (row["items"], row["stage"]) == (sizes[0], "index"))
+        axes[0].plot(sizes, [first * size / sizes[0] for size in sizes], "--", color="#888888", label="linear")
+        drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+        return to_svg(drawn)
+
+
+def error(workspace: Path, run: str, reaches: list[int]) -> list[dict[str, Any]]:
+    """How far belief and uncertainty among nearby rivals are from exact ones, for several `rivals.REACH`."""
+    import numpy as np
+    import pandas as pd
+    from scipy.stats import spearmanr
+    from sklearn.metrics import roc_auc_score
+
+    def diagnosed(reach: int) -> tuple[Any, float]:
+        name = f"scale-{reach or 'exact'}"
+        program = f"from ccr_cli.stages.diagnose import rivals; rivals.REACH = {reach}; {PROGRAM}"
+        search = ["--rivals", "nearby" if reach else "exact", "--name", name, "--device", "cpu", "--force"]
+        command = [sys.executable, "-c", program, "diagnose", run, *search, "--workspace", str(workspace)]
+        took = spent(command, workspace / f"{name}.log", OMP_NUM_THREADS="1")
+        return pd.read_parquet(workspace / "diagnoses" / name / "pairs.parquet"), took["cpu_seconds"]
+
+    exact, seconds = diagnosed(0)
+    wrong, size = exact["truth"].eq("noisy"), {"pairs": len(exact), "items": exact["item_id"].nunique()}
+    out: list[dict[str, Any]] = []
+    for reach in [0, *reaches]:
+        pairs, took = diagnosed(reach) if reach else (exact, seconds)
+        row = {"run": run, **size, "reach": reach or "exact", "cpu_seconds": took}
+        row["same place"] = bool((pairs["place"] == exact["place"]).all())
+        for name in ("belief", "uncertainty"):
+            sign = 1 if name == "belief" else -1
+            last, best = (set((sign * each[name]).nsmallest(100).index) for each in (pairs, exact))
+            row[name] = {
+                "rank correlation": float(spearmanr(pairs[name], exact[name])[0]),
+                "median relative error": float(np.median(np.abs(pairs[name] / exact[name] - 1))),
+                "worst 100 in common": len(last & best),
+            }
+            if 0 < wrong.sum() < len(wrong):
+                row[name]["auroc"] = float(roc_auc_score(wrong, -sign * pairs[name]))
+        out.append(row)
+        print(json.dumps(row), flush=True)
+    return out
 
 
 def main() -> None:
@@ -123,16 +196,25 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    parser.add_argument("--variant", default="")
     parser.add_argument("--out", type=Path, default=RESULTS / "stages.jsonl")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--figure", type=Path)
+    parser.add_argument("--error", metavar="RUN", help="a run of the workspace FOLDER")
+    parser.add_argument("--reach", type=int, nargs="+", default=[16_384])
     parser.add_argument("--generate", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.generate:
         generate(options.folder, options.generate)
-    for size in [] if options.generate or options.list or options.figure else options.sizes:
-        measure(options.folder, size, options.stages, options.variant, options.out)
+    elif options.error:
+        kept = rows(RESULTS / "rivals.jsonl") + error(options.folder, options.error, options.reach)
+        (RESULTS / "rivals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    elif options.list:
+        print(table(rows(options.out)))
+    elif options.figure:
+        options.figure.write_text(figure(rows(options.out)), encoding="utf-8")
+    else:
+        for size in options.sizes:
+            measure(options.folder, size, options.stages, options.out)
 
 
 if __name__ == "__main__":
