@@ -1,6 +1,6 @@
 """The rivals of a query, that is the most similar entries of other items: among all entries, or among nearby ones.
 
-Shape suffixes: Q queries, G gallery, C cells, D embedding, K rivals, B a block.
+Shape suffixes: Q queries, G gallery, C cells, D embedding, K rivals, R entries within reach, B a block.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,8 +17,9 @@ RIVALS = 127
 BLOCK = 1024
 LARGEST = 2**26
 """Most similarities held at once: fewer queries together where there are many entries."""
-REACH = 16_384
-"""Entries that `nearby` compares with a query, if there are so many."""
+REACH, TOGETHER = 16_384, 256
+"""Entries that `nearby` compares with a query, if there are so many; and queries at once. Their memory is allocated
+once: blocks of changing sizes would leave gaps in it, gigabytes of them."""
 ROUNDS, SAMPLE = 4, 64
 """Rounds of k-means, and the entries per cell that it reads."""
 
@@ -35,7 +36,7 @@ def exact(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) 
 
 
 def nearby(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Compares the queries of a cell with the entries of the cells about it, the nearest `REACH` or a few more.
+    """Compares the queries of a cell with the `REACH` entries of the cells nearest to it.
 
     As in FAISS's inverted file, entries and queries belong to the nearest of 4 sqrt(G) centres, but all queries of a
     cell search the same cells, so that a matrix product does it.
@@ -45,25 +46,27 @@ def nearby(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor)
     (order_Q, size_QC), (order_G, size_GC) = (
         (cells.argsort(stable=True), cells.bincount(minlength=len(centre_CD))) for cells in (cell_Q, cell_G)
     )
-    first_C, start = size_GC.cumsum(0) - size_GC, 0
+    first_C, start, reach = size_GC.cumsum(0) - size_GC, 0, min(REACH, len(gallery_GD))
+    near_RD, room = gallery_GD.new_empty(reach, gallery_GD.shape[1]), gallery_GD.new_empty(TOGETHER * reach)
     for cell, size in enumerate(size_QC.tolist()):
         if not size:
             continue
         about_C = (centre_CD @ centre_CD[cell]).argsort(descending=True, stable=True)
-        about_C = about_C[: int((size_GC[about_C].cumsum(0) < REACH).sum()) + 1]
-        entries = order_G[places_of(first_C[about_C], size_GC[about_C])[0]]
-        near_GD, item_near = gallery_GD[entries], item_G[entries]
-        for rows_B in torch.split(order_Q[start : start + size], BLOCK):
-            yield rows_B, _best(query_QD[rows_B], near_GD, item_Q[rows_B], item_near)
+        about_C = about_C[: int((size_GC[about_C].cumsum(0) < reach).sum()) + 1]
+        entries_R = order_G[places_of(first_C[about_C], size_GC[about_C])[0][:reach]]
+        torch.index_select(gallery_GD, 0, entries_R, out=near_RD)
+        for rows_B in torch.split(order_Q[start : start + size], TOGETHER):
+            yield rows_B, _best(query_QD[rows_B], near_RD, item_Q[rows_B], item_G[entries_R], room)
         start += size
 
 
 SEARCHES: dict[str, Search] = {"exact": exact, "nearby": nearby}
 
 
-def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor) -> Tensor:
-    """The greatest similarities (B, K), without those to entries of the query's own item."""
-    sim_BG = query_BD @ gallery_GD.T
+def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor, room: Tensor | None = None) -> Tensor:
+    """The greatest similarities (B, K), without those to entries of the query's own item; `room` holds all of them."""
+    shape = len(query_BD), len(gallery_GD)
+    sim_BG = torch.mm(query_BD, gallery_GD.T, out=None if room is None else room[: shape[0] * shape[1]].view(shape))
     sim_BG.masked_fill_(item_B[:, None] == item_G[None, :], -torch.inf)
     return sim_BG.topk(min(RIVALS, sim_BG.shape[1]), dim=1).values
 
