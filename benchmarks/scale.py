@@ -137,17 +137,16 @@ def figure(measured: list[dict[str, Any]]) -> str:
     with drawing():
         drawn = new_figure(11, 4.4)
         axes = panels(drawn, 1, 2)[0]
-        for ax, name, what, scale in zip(
-            axes, ("cpu_seconds", "peak_mib"), ("CPU seconds", "peak memory (GB)"), (1, 1024), strict=True
-        ):
+        seconds = ("cpu_seconds", "CPU seconds", 1, (1, 3, 10, 30, 100, 300))
+        memory = ("peak_mib", "peak memory (GB)", 1024, (0.25, 0.5, 1, 2, 4))
+        for ax, (name, what, unit, ticks) in zip(axes, (seconds, memory), strict=True):
             for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):
-                line = sorted((row["items"], row[name] / scale) for row in measured if row["stage"] == stage)
+                line = sorted((row["items"], row[name] / unit) for row in measured if row["stage"] == stage)
                 ax.plot(*zip(*line, strict=True), color=color, marker=marker, label=stage)
             ax.set(xscale="log", yscale="log", xlabel="items, five captions each", title=what)
             ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
+            ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.minorticks_off()
-        ticks = (0.25, 0.5, 1, 2, 4)
-        axes[1].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         first = next(row["cpu_seconds"] for row in measured if (row["items"], row["stage"]) == (sizes[0], "index"))
         axes[0].plot(sizes, [first * size / sizes[0] for size in sizes], "--", color="#888888", label="linear")
         drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
