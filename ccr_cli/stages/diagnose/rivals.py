@@ -85,4 +85,7 @@ def _centres(gallery_GD: Tensor) -> Tensor:
 
 def _cells(x_ND: Tensor, centre_CD: Tensor) -> Tensor:
     """The most similar centre of each row."""
-    return torch.cat([(x_BD @ centre_CD.T).argmax(dim=1) for x_BD in torch.split(x_ND, BLOCK)])
+    cell_N = torch.empty(len(x_ND), dtype=torch.int64, device=x_ND.device)
+    for x_BD, cell_B in zip(torch.split(x_ND, BLOCK), torch.split(cell_N, BLOCK), strict=True):
+        cell_B.copy_((x_BD @ centre_CD.T).argmax(dim=1))
+    return cell_N

@@ -153,8 +153,8 @@ def _diagnose(
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
         warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
-    tokens = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
-    embedded = judging.embed_triplets(method, triplets, *tokens, device)
+    encode = tokenizer.encode
+    embedded = judging.embed_triplets(method, triplets, encode(triplets.source), encode(triplets.target), device)
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses

@@ -425,11 +425,14 @@ def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
 
 
 def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
-    """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds."""
-    parts, size = [], len(a_ND) if left_N is None else len(left_N)
-    for first in range(0, max(size, 1), _PIECE):
+    """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds.
+
+    They are written into one vector: small results that are kept between large ones would fragment the memory.
+    """
+    size = len(a_ND) if left_N is None else len(left_N)
+    sim_N = np.empty(size)
+    for first in range(0, size, _PIECE):
         here = slice(first, first + _PIECE)
         a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
-        parts.append((a_BD * b_BD).sum(dim=1))
-    value: FloatArray = torch.cat(parts).double().cpu().numpy()
-    return value
+        sim_N[here] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
+    return sim_N
