@@ -1,21 +1,28 @@
-# make demo | test | check | slow | soak | clean | distclean
+# make demo | test | check | slow | soak | floors | clean | distclean
 #
 # PYTHON  the Python (3.11 or newer) that makes the virtual environment
 # VENV    the virtual environment; one that exists is used as it is, and what is missing is installed into it
 # DEMO    the workspace of the demo
 # WORKERS test processes
+# FLOORS  the virtual environment of the oldest libraries, made with Python 3.11
 
 PYTHON ?= python3
 VENV ?= .venv
 DEMO ?= demo
 WORKERS ?= 2
+FLOORS ?= .venv-floors
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 INPUTS := pyproject.toml constraints.txt
 
-.PHONY: help demo install test check format lint types slow soak clean distclean
+# tests of what changes between versions of the libraries: arrays, tables, pictures, videos, models, locks, servers
+OF_LIBRARIES := $(addprefix tests/,artifacts data/test_data_features.py data/test_data_labelled.py \
+  data/test_data_video.py encoders/test_encoders_vision.py encoders/test_encoders_pictures.py \
+  stages/export stages/search/test_search_build_index.py translators commands/test_commands_pipe.py report)
+
+.PHONY: help demo install test check format lint types slow soak floors clean distclean
 
 help:
 	@echo "make demo    install into $(VENV), then run the whole chain on the bundled pictures (minutes)"
@@ -23,6 +30,7 @@ help:
 	@echo "make check   formatting, lint, types, tests"
 	@echo "make slow    the tests that take minutes"
 	@echo "make soak    the tests that take hours"
+	@echo "make floors  the oldest libraries that pyproject.toml accepts, and tests of what uses them"
 	@echo "make clean   remove what builds and tests leave behind; make distclean: $(DEMO)/ and .venv too"
 
 demo: $(VENV)/.ccr-demo
@@ -50,6 +58,17 @@ slow: install
 soak: install
 	$(PYTEST) -m soak || [ $$? -eq 5 ]
 
+floors: $(FLOORS)/.ccr-floors
+	OMP_NUM_THREADS=1 $(FLOORS)/bin/python -m pytest -m "not slow and not soak" -o filterwarnings=default \
+	  -n $(WORKERS) --dist worksteal $(OF_LIBRARIES)
+
+$(FLOORS)/.ccr-floors: pyproject.toml tests/floors.py
+	$(PYTHON) -m venv $(FLOORS)
+	$(PYTHON) tests/floors.py > $(FLOORS)/floors.txt
+	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q -r $(FLOORS)/floors.txt pytest pytest-xdist hypothesis
+	$(FLOORS)/bin/python -m pip --disable-pip-version-check install -q --no-deps -e .
+	@touch $@
+
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "there is no $(PYTHON); name a Python 3.11 or newer: make demo PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -66,7 +85,7 @@ $(VENV)/.ccr-dev: $(INPUTS) | $(BIN)/python
 
 clean:
 	rm -rf build dist ccr_cli.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -not -path './.venv*' -prune -exec rm -rf {} +
 
 distclean: clean
-	rm -rf .venv demo
+	rm -rf .venv .venv-floors demo

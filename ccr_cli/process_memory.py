@@ -1,6 +1,7 @@
 """The memory of this process: its peak and its limit. Windows tells neither, so there is no figure and no limit."""
 
 import sys
+from contextlib import suppress
 
 try:
     import resource
@@ -23,7 +24,8 @@ def address_space() -> int | None:
 
 
 def limit_address_space(limit: int) -> None:
-    """Limits the process's address space to so many bytes, or to the hard limit if that is lower."""
+    """Limits the process's address space to so many bytes, or to the hard limit if that is lower, if the system can."""
     if resource:
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
+        with suppress(ValueError, OSError):  # macOS refuses limits below what it has reserved
+            resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))

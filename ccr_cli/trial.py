@@ -10,7 +10,6 @@ import importlib
 import itertools
 import json
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -105,16 +104,26 @@ def _ask(path: Path, size: int, how: str, place: Path) -> str:
         _reader.stdin.write(f"{MEMORY + EXPANSION * size} {how} {' '.join(names)}\n")
         _reader.stdin.flush()
         seconds = SECONDS + size / BYTES_PER_SECOND
-        ready, _, _ = select.select([_reader.stdout], [], [], seconds)
-        answer = _reader.stdout.readline().strip() if ready else f"reading it takes more than {seconds:.0f} s"
+        late = threading.Event()
+        timer = threading.Timer(seconds, _end, (_reader, late))  # Windows cannot select a pipe
+        timer.start()
+        answer = _reader.stdout.readline().strip()
+        timer.cancel()
         if not answer:
             code = -_reader.wait()
             answer = f"reading it ends with {signal.Signals(code).name if code > 0 else 'an exit'}"
-        if not ready or _reader.poll() is not None:
+        if late.is_set():
+            answer = f"reading it takes more than {seconds:.0f} s"
+        if late.is_set() or _reader.poll() is not None:
             _stop(_reader)
             atexit.unregister(_stop)
             _reader = None
         return answer
+
+
+def _end(reader: subprocess.Popen[str], late: threading.Event) -> None:
+    late.set()
+    reader.kill()
 
 
 def _stop(reader: subprocess.Popen[str]) -> None:

@@ -42,3 +42,16 @@ app(["data", "list"])
 def test_in_a_process_of_its_own(code: str, printed: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and printed in done.stdout, done.stderr
+
+
+def test_a_limit_that_the_system_refuses_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS, where a process has reserved more than any limit."""
+    asked = []
+
+    def refuse(which: int, limits: tuple[int, int]) -> None:
+        asked.append(limits[0])
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr("resource.setrlimit", refuse)
+    process_memory.limit_address_space(2 << 30)
+    assert asked == [2 << 30]

@@ -181,12 +181,13 @@ def _three(values: Iterable[float]) -> tuple[float, float, float]:
 def _processor(folder: Path, model: str) -> tuple[Any, bool]:
     """Returns the model's processor, and whether its resizing includes a crop, as ConvNeXT's does."""
     with transformers_loading():
-        from transformers import AutoImageProcessor, BeitImageProcessorPil, ConvNextImageProcessorPil
+        from transformers import BeitImageProcessorPil, ConvNextImageProcessorPil
         from transformers import ViTImageProcessorPil as Squashing
         from transformers.image_processing_backends import PilBackend
-        from transformers.models.auto.image_processing_auto import get_image_processor_config
+        from transformers.image_processing_base import ImageProcessingMixin
+        from transformers.models.auto.image_processing_auto import AutoImageProcessor
 
-        content = get_image_processor_config(str(folder), local_files_only=True)
+        content, _ = ImageProcessingMixin.get_image_processor_dict(str(folder), local_files_only=True)
         if content.get("image_processor_type") in _SQUASHING_TORCHVISION:
             return Squashing(**(IMAGENET | content)), False
         processor = AutoImageProcessor.from_pretrained(
