@@ -140,6 +140,28 @@ def test_touch_tab_order_and_a_server_that_is_gone(browser: Any, root: Path, tmp
         seen.context.close()
 
 
+@needed
+def test_a_token_and_a_picture_that_cannot_be_read(browser: Any, root: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("a-token-of-some-length")
+    token.chmod(0o600)
+    picture = next((root / "source" / "media").glob("red-circle*"))  # of the first pair
+    content = picture.read_bytes()
+    picture.write_bytes(b"no picture")
+    with Server(root, "--to", tmp_path / "a.csv", "--host", "0.0.0.0", "--token-file", token, name="review") as up:
+        assert up.ask("/state").status == 401
+        seen = Seen(browser, f"http://127.0.0.1:{up.port}/")
+        seen.page.wait_for_selector("#key[open]")
+        seen.page.fill("#token", "a-token-of-some-length")
+        seen.page.keyboard.press("Enter")
+        seen.until("0 of 96 done · pair 1")
+        seen.page.keyboard.press("r")
+        seen.until("1 of 96 done · pair 2")
+        seen.page.wait_for_function("document.querySelector('#frame img').naturalWidth === 32")
+        seen.context.close()
+    picture.write_bytes(content)
+
+
 def test_nothing_is_lost_when_it_is_killed(root: Path, tmp_path: Path) -> None:
     to = tmp_path / "a.csv"
     for number in range(1, 4):

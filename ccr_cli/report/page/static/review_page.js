@@ -45,8 +45,10 @@ function show(state) {
   $("correction").lang = shown.lang;
   $("correction").dir = shown.dir;
   $("frame").hidden = !shown.picture;
-  $("picture").removeAttribute("src");
-  if (shown.picture) load($("picture"), "/media?pair=" + shown.place);
+  const image = element("img");
+  image.alt = "the picture of this pair";
+  $("frame").replaceChildren(image);
+  if (shown.picture) load(image, "/media?pair=" + shown.place);
 }
 function say(text, isError) {
   $("status").textContent = text;
@@ -61,7 +63,7 @@ async function ask(address, body) {
     show(await (await request(address, options)).json());
   } catch (error) {
     if (error.status === 401) { if (!$("key").open) $("key").showModal(); }
-    else say(error.status ? error.message : "the server does not answer: this verdict is not saved", true);
+    else say(error.status ? error.message : "the server does not answer" + (body ? ": this verdict is not saved" : ""), true);
   }
   busy = false;
 }
