@@ -91,7 +91,7 @@ def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str,
     about = {"type": kind, "effort": index.effort, "recall": measured, "measured_on": source, "bytes": expected}
     if not index.exact:
         about["depth"] = index.depth
-    build.environment["query_ms"] = _milliseconds(lambda q_1D: _compared(index, q_1D, k), measuring_QD)
+    build.environment["query_ms"] = _milliseconds(lambda q_1D: _compared(index, rows_VD, q_1D, k), measuring_QD)
     build.environment["exact_query_ms"] = _milliseconds(lambda q_1D: exact(q_1D, rows_VD, k), measuring_QD)
     index.write(build.folder)
     write_table(build.folder / "entries.parquet", pd.DataFrame({"id": list(searcher.ids)}), index_artifact.ENTRIES)
@@ -113,10 +113,9 @@ def _kind(options: IndexOptions, count: int, dim: int) -> tuple[str, int]:
     return kind, needed
 
 
-def _compared(index: Index, query_1D: Tensor, k: int) -> Tensor:
+def _compared(index: Index, rows_VD: Tensor, query_1D: Tensor, k: int) -> Tensor:
     """Similarities of the candidates of a query."""
-    at_K = index.nearest(query_1D, k)[0]
-    return index.vectors(at_K[at_K >= 0]) @ query_1D[0]
+    return rows_VD[index.nearest(query_1D, k)[0]] @ query_1D[0]
 
 
 def _milliseconds(search: Callable[[Tensor], object], query_QD: Tensor) -> float:
