@@ -17,10 +17,10 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 INPUTS := pyproject.toml constraints.txt
 
-# tests of what changes between versions of the libraries: arrays, tables, pictures, videos, models, locks, servers
-OF_LIBRARIES := $(addprefix tests/,artifacts data/test_data_features.py data/test_data_labelled.py \
-  data/test_data_video.py encoders/test_encoders_vision.py encoders/test_encoders_pictures.py \
-  stages/export stages/search/test_search_build_index.py translators commands/test_commands_pipe.py report)
+# tests of what changes between versions of the libraries: locks, pipes, tables, videos, pictures
+OF_LIBRARIES := $(addprefix tests/,artifacts/test_artifacts_build.py commands/test_commands_pipe.py \
+  data/test_data_features.py data/test_data_video.py encoders/test_encoders_pictures.py \
+  stages/extract/test_extract_videos.py stages/extract/test_extract_from_files.py)
 
 .PHONY: help demo install test check format lint types slow soak floors clean distclean
 
