@@ -196,7 +196,7 @@ class Method(CoTaught):
 def sure(p_B: Tensor, threshold: float) -> Tensor:
     """Which pairs are at least as probable as the clean pairs of the batch are on average."""
     clean_B = p_B > threshold
-    return clean_B & (p_B >= p_B[clean_B].mean())
+    return clean_B & (p_B >= p_B[clean_B].double().mean())  # exact: in float32 equal ones can lie below their mean
 
 
 def cosines(one_CD: Tensor, two_KD: Tensor) -> Tensor:

@@ -66,6 +66,8 @@ def test_a_full_queue_forgets_the_oldest() -> None:
 def test_only_pairs_as_probable_as_the_clean_ones_are_on_average_are_remembered() -> None:
     assert sure(torch.tensor([0.6, 0.9, 0.1, 0.75, 0.5]), 0.5).tolist() == [False, True, False, True, False]
     assert sure(torch.ones(3), 0.5).all() and not sure(torch.zeros(3), 0.5).any()
+    for p in torch.linspace(0.51, 1, 50):  # a judge's greatest probability can be that of many pairs
+        assert sure(p.repeat(100), 0.5).all()
 
 
 def passes(method: Any, batch: Any) -> list[list[dict[str, Array]]]:

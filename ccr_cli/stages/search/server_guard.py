@@ -58,7 +58,7 @@ class Guard:
     def __init__(
         self, app: ASGIApp, rules: AccessRules, seen: Callable[[str, str, int, float], None] | None = None
     ) -> None:
-        """`seen` gets method, path, status and seconds of each request."""
+        """`seen` gets method, path, status and seconds of each answered request."""
         self._app, self._rules, self._active, self._seen = app, rules, 0, seen
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,6 +78,16 @@ class Guard:
                     headers["connection"] = "close"  # the body may still be arriving
             await send(message)
 
+        try:
+            await self._admit(scope, receive, respond)
+        finally:  # the application raises an internal error again after its answer
+            spent = time.monotonic() - start
+            if self._seen and status:
+                self._seen(scope["method"], scope["path"], status, spent)
+            say(f"{scope['method']} {scope['path'][:100]} {status} {1000 * spent:.0f} ms", level=1)
+
+    async def _admit(self, scope: Scope, receive: Receive, respond: Send) -> None:
+        """Passes a request on, or answers why it is refused."""
         refusal = self._refusal(scope)
         if refusal is None and self._active >= self._rules.most_requests:
             refusal = 503, "too many requests at once; try again"
@@ -85,16 +95,12 @@ class Guard:
             code, reason = refusal
             more = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}.get(code)
             await JSONResponse({"error": reason}, code, more)(scope, receive, respond)
-        else:
-            self._active += 1
-            try:
-                await self._app(scope, self._limited(receive), respond)
-            finally:
-                self._active -= 1
-        spent = time.monotonic() - start
-        if self._seen:
-            self._seen(scope["method"], scope["path"], status, spent)
-        say(f"{scope['method']} {scope['path'][:100]} {status} {1000 * spent:.0f} ms", level=1)
+            return
+        self._active += 1
+        try:
+            await self._app(scope, self._limited(receive), respond)
+        finally:
+            self._active -= 1
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         """Status and reason if a request is not admitted."""

@@ -18,7 +18,8 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.search import server
 from ccr_cli.stages.search.options import SearchOptions
-from ccr_cli.stages.search.server import Service, watch
+from ccr_cli.stages.search.server import Service, application, watch
+from ccr_cli.stages.search.server_guard import AccessRules
 from ccr_cli.stages.search.server_metrics import Metrics
 from ccr_cli.stages.search.stage import Searcher, open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
@@ -129,6 +130,32 @@ def test_metrics_of_requests() -> None:
     assert list(buckets.values()) == sorted(buckets.values()) and found["ccr_request_seconds_count"] == 53
     assert found["ccr_request_seconds_sum"] == pytest.approx(0.0019 + 99 + 50 * 0.3)
     assert found["ccr_entries"] == 48 and found[r'ccr_info{run="a \"b\"\\c\nd",version="1"}'] == 1
+
+
+def test_an_internal_error_is_counted(searcher: Searcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, sent = Service(searcher), list[Any]()
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/search",
+        "query_string": b"q=a",
+        "headers": [(b"host", b"[::1]")],
+    }
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(searcher, "texts", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):  # uvicorn writes it down
+        asyncio.run(application(service, AccessRules())(scope, receive, send))
+    assert sent[0]["status"] == 500 and b"division" not in sent[1]["body"]
+    found = samples(service.metrics.text(1, {"version": "1"}))
+    assert (
+        found['ccr_requests_total{method="GET",path="/search",status="500"}'] == 1 == found["ccr_request_seconds_count"]
+    )
 
 
 class Replaced:
