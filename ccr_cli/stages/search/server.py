@@ -107,6 +107,11 @@ class Service:
         self._searcher, self._examples, self.pictures, self._small = searcher, examples, pictures, reduced
 
     @property
+    def opened_ns(self) -> int:
+        """When the artifacts were read, in nanoseconds since the epoch."""
+        return self._searcher.opened_ns
+
+    @property
     def identity(self) -> tuple[Any, ...]:
         """What tells the searched artifacts from others."""
         return self._searcher.identity
@@ -284,7 +289,8 @@ def watch(service: Service, root: Path, reopen: Callable[[], Searcher]) -> None:
                 found.append((path, path.stat().st_mtime_ns, path.stat().st_ino))
         return sorted(found)
 
-    loaded = last = state()
+    last = state()
+    loaded = [each for each in last if each[1] <= service.opened_ns]  # opening takes a while
     while True:
         time.sleep(SETTLE)
         last, before = state(), last

@@ -5,6 +5,7 @@ Shape suffixes: Q queries, V entries that are searched, K candidates or results,
 
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -256,6 +257,7 @@ class Searcher:
     def __init__(
         self, inputs: Inputs, trained: base.Artifact, options: SearchOptions, index: base.Artifact | None = None
     ) -> None:
+        self.opened_ns = time.time_ns()
         data, self.features = sources(inputs, trained, index)
         self.data, self.trained, self._inputs = dataset.read(data), trained, inputs
         chosen = searched_split(self.data, options.split)

@@ -206,6 +206,7 @@ def test_changes_of_the_workspace_are_served_and_broken_ones_are_not(
             change(int(step))
 
     monkeypatch.setattr(server, "time", type("Clock", (), {"sleep": sleep}))
+    change(searcher.opened_ns)
     with pytest.raises(Over):
         watch(service, tmp_path, reopen)
     mine = searcher.identity
@@ -213,3 +214,25 @@ def test_changes_of_the_workspace_are_served_and_broken_ones_are_not(
     assert service.metrics.reloads == {"loaded": 2, "failed": 2}
     told = capsys.readouterr().err
     assert "it is damaged" in told and "ZeroDivisionError" in told
+
+
+def test_what_changes_while_the_searcher_is_opened_is_served(
+    searcher: Searcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Over(BaseException):
+        """Ends the watch."""
+
+    path = tmp_path / "runs" / "a" / "artifact.json"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    os.utime(path, ns=(searcher.opened_ns + 1000,) * 2)
+    service, steps = Service(searcher), iter(range(5))
+
+    def sleep(_: float) -> None:
+        if next(steps, None) is None:
+            raise Over
+
+    monkeypatch.setattr(server, "time", type("Clock", (), {"sleep": sleep}))
+    with pytest.raises(Over):
+        watch(service, tmp_path, lambda: Replaced(searcher, "second"))  # type: ignore[arg-type, return-value]
+    assert service.identity == ("second",) and service.metrics.reloads == {"loaded": 1, "failed": 0}
