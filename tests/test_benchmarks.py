@@ -226,14 +226,13 @@ def test_the_main_table() -> None:
     assert names.index("**two models**") < names.index("`trine`") < names.index("`infonce` (S-T, two models)")
     assert "0.9000 ± 0.0000" in tables.detection_block(results)
     assert "|`trine`|2|1,000|2,820|60|1.0|3, 3, 3|3, 3, 3|" in tables.cost_block(results)
-    assert [p[:2] for p in figure.points(results)["translation"]["trine"]] == [
-        (0.0, 600.0),
-        (0.4, pytest.approx(2000 / 3)),
-    ]
+    whole = tables.Results([row(cell, 6) for cell in grid.main_part(["trine"])])
+    assert [p[:2] for p in figure.points(whole)["pair"]["trine"]] == [(r, 600.0) for r in (0.0, 0.2, 0.4, 0.6)]
+    assert not figure.points(results), "a line that is not measured to the end is left out"
     assert "|`trine`|300.0 (2)|200.0|300.0 (2)|200.0|" in tables.epochs_block(results)
     assert "|`trine`|0.600|0.600|" in tables.uncertainty_block(results)
-    for drawn in (figure.draw, figure.epochs):
-        assert "trine (2 models)" in drawn(results) and "<svg" in drawn(tables.Results([]))
+    for drawn, rows in ((figure.draw, whole), (figure.epochs, results)):
+        assert "trine (2 models)" in drawn(rows) and "<svg" in drawn(tables.Results([]))
 
 
 def test_leads_are_shown_at_equal_cost_too() -> None:

@@ -46,7 +46,7 @@ Point = tuple[float, float, float | None]
 
 
 def points(results: Results) -> dict[str, dict[str, list[Point]]]:
-    """Noise, mean SumR and its standard deviation over seeds, by target and method."""
+    """Noise, mean SumR and its standard deviation over seeds, by target and method that is measured to the end."""
     place = {(c.target, c.label, c.noise): c for c in grid.main_part() if c.seed == grid.SEEDS[0]}
     out: dict[str, dict[str, list[Point]]] = {}
     for target, label in itertools.product(TARGETS, grid.methods()):
@@ -56,7 +56,7 @@ def points(results: Results) -> dict[str, dict[str, list[Point]]]:
             if found:
                 sd = statistics.stdev(found) if len(found) > 1 else None
                 line.append((ratio, statistics.fmean(found), sd))
-        if any(ratio for ratio, *_ in line) and label not in LEFT_OUT:
+        if line and line[-1][0] == RATIOS[-1] and label not in LEFT_OUT:
             out.setdefault(target, {})[label] = line
     return out
 
@@ -103,12 +103,7 @@ def draw(results: Results) -> str:
         left.set_ylabel("SumR, human Chinese queries (not from 0)")
         left.set_xlabel(f"{left.get_xlabel()}\n(bars: ± 1 sd of several seeds; dotted: two models)")
         for axes, target in zip(figure.axes, TARGETS, strict=True):
-            known = lines.get(target, {})
-            _names(axes, {label: line[-1][1] for label, line in known.items() if line[-1][0] == RATIOS[-1]})
-            for label, line in known.items():
-                if line[-1][0] != RATIOS[-1]:  # not measured to the end: named where it stops
-                    place, color = (100 * line[-1][0], line[-1][1]), style(label)["color"]
-                    axes.annotate(_title(label), place, (4, -14), textcoords="offset points", color=color, fontsize=9.5)
+            _names(axes, {label: line[-1][1] for label, line in lines.get(target, {}).items()})
         return to_svg(figure)
 
 
