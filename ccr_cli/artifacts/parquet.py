@@ -125,7 +125,7 @@ def _objects(column: pa.ChunkedArray) -> "pd.Series[Any]":
     """The values of a column for pandas; equal texts are one object, since most columns have few."""
     if column.type != pa.string():
         return pd.Series(column.to_pandas())
-    encoded = column.combine_chunks().dictionary_encode()
+    encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()  # one may exceed 2 GiB
     texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
     return pd.Series(texts[encoded.indices.fill_null(-1).to_numpy()], dtype=object)
 

@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import toy
@@ -90,6 +91,19 @@ def test_tables_are_kept_while_there_is_room(
     for _ in range(2):
         dataset.read(data)
     assert reads[f"table {data.path / 'captions.parquet'}"] == 2
+
+
+def test_texts_of_a_table_in_parts(tmp_path: Path) -> None:
+    schema = parquet.table_schema("item_id string, media string?")
+    texts = ["a", None, "b", *["c", None, "b"] * 1000]
+    rows = pa.table({"item_id": [str(number) for number in range(len(texts))], "media": texts}, schema)
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=700)
+    frame = parquet.read_table(tmp_path / "a.parquet", schema)
+    assert frame["media"].tolist() == texts and frame["item_id"].tolist() == rows["item_id"].to_pylist()
+    assert len({id(text) for text in frame["media"]}) == 4, "equal texts are one object"
+    assert parquet.read_table(tmp_path / "a.parquet", schema).dtypes.tolist() == [object, object]
+    pq.write_table(rows.slice(0, 0), tmp_path / "none.parquet")
+    assert parquet.read_table(tmp_path / "none.parquet", schema)["media"].tolist() == []
 
 
 def test_evaluate_reads_every_file_once(finished: Chain, reads: collections.Counter[str]) -> None:
