@@ -20,7 +20,8 @@ INPUTS := pyproject.toml constraints.txt
 # tests of what changes between versions of the libraries: locks, pipes, tables, videos, pictures
 OF_LIBRARIES := $(addprefix tests/,artifacts/test_artifacts_build.py commands/test_commands_pipe.py \
   data/test_data_features.py data/test_data_video.py encoders/test_encoders_pictures.py \
-  stages/extract/test_extract_videos.py stages/extract/test_extract_from_files.py)
+  nets/test_nets_text_padding.py stages/extract/test_extract_videos.py stages/extract/test_extract_from_files.py \
+  stages/search/test_search_build_index.py stages/train/test_train_step.py translators/test_translators_ct2.py)
 
 .PHONY: help demo install test check format lint types slow soak floors clean distclean
 
