@@ -65,7 +65,9 @@ def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
         UsageError: If a source is not named as it should be, the hub's data set has several parts, or in a dry run.
     """
     if len(sources) > 1 and any(source.startswith((TARS, HUB)) for source in sources):
-        raise UsageError("only one data set at a time", hint=f"ccr data import '{sources[0]}'")
+        several = "one pattern names several tars: ccr data import 'wds:data/train-{000..012}.tar'"
+        hint = several if sources[0].startswith(TARS) else f"ccr data import '{sources[0]}'"
+        raise UsageError("only one data set at a time", hint=hint)
     first, named = sources[0], list[tuple[str, str]]()
     if first.startswith(HUB):
         name, files = first.removeprefix(HUB), _from_hub(first.removeprefix(HUB))

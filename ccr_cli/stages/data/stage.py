@@ -61,7 +61,9 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
         )
         raise UsageError(problem, hint="name your file: ccr data import FILE.csv; or its format: --format")
     if len(sources) > 1:
-        raise UsageError("only one data set at a time, except for your own files", hint="--format names their format")
+        tars = "names such as train-000.tar give the split: ccr data import 'wds:data/*.tar'"
+        hint = tars if any("wds:" in source for source in sources) else "--format names their format"
+        raise UsageError("only one data set at a time, except for your own files", hint=hint)
     (source,) = sources
     variant = find_variant(source)
     if variant is not None:

@@ -69,11 +69,11 @@ def untrained(kind: str, count: int, dim: int) -> Any:
     except (RuntimeError, TypeError) as error:
         reason = re.sub(r"^.* at \S+:\d+: |Error: '.*' failed:? ?", "", str(error), flags=re.DOTALL).strip()
         more = "" if kind in reason else f": {reason[:200]}"
-        raise UsageError(f"FAISS makes no index {kind!r} of {dim} dimensions{more}", "--factory IVF1024,SQ8") from None
+        raise UsageError(f"FAISS makes no index {kind!r} of {dim} dimensions{more}", "--factory IVF16,SQ8") from None
     least = 0
     for part in artifact.parts(index):
         if (name := type(part).__name__) not in artifact.TYPES:
-            raise UsageError(f"--factory {kind}: ccr does not read indexes of the type {name}", "--factory IVF1024,SQ8")
+            raise UsageError(f"--factory {kind}: ccr does not read indexes of the type {name}", "--factory IVF16,SQ8")
         if coder := getattr(part, "pq", None):
             least = max(least, LEAST * coder.ksub)
             if hasattr(part, "do_polysemous_training"):  # slow, and only for search by Hamming distance
@@ -81,7 +81,7 @@ def untrained(kind: str, count: int, dim: int) -> Any:
         if transforms := getattr(part, "chain", None):
             steps = [package.downcast_VectorTransform(transforms.at(at)) for at in range(transforms.size())]
             if not all(hasattr(step, "A") for step in steps):
-                raise UsageError(f"--factory {kind}: of transforms ccr reads OPQ, PCA and RR", "--factory IVF1024,SQ8")
+                raise UsageError(f"--factory {kind}: of transforms ccr reads OPQ, PCA and RR", "--factory IVF16,SQ8")
             if any(isinstance(step, package.OPQMatrix) for step in steps):
                 least = max(least, LEAST * 256)
         if hasattr(part, "hnsw"):

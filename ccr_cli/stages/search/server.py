@@ -331,7 +331,8 @@ def listen(app: Guard, options: ListenOptions, ready: Callable[[str], None]) -> 
         listening = socket.create_server((options.host, options.port), family=family)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else the end of each response waits 40 ms
     except OSError as error:
-        problem = f"cannot listen on {options.host}, port {options.port}: {error.strerror}"
+        reason = (error.strerror or str(error)).partition(" (while ")[0]  # Python repeats the address
+        problem = f"cannot listen on {options.host}, port {options.port}: {reason}"
         raise UsageError(problem, hint="choose another --port, or 0 for any free one") from None
     config = uvicorn.Config(
         app,
