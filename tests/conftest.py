@@ -22,10 +22,15 @@ from toy import Chain
 
 from ccr_cli import console
 
+TRAINED = ("m2m100", "nllb", "madlad")
+"""Translation models that the slow tests train; the fast ones have Marian alone."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips tests whose needs the machine does not meet."""
+    """Skips tests whose needs the machine does not meet, and counts those that train several models as slow."""
     for item in items:
+        if {*TRAINED} & {*getattr(item, "fixturenames", ())}:
+            item.add_marker(pytest.mark.slow)
         for reason in {machine.missing(need) for marker in item.iter_markers("needs") for need in marker.args}:
             if reason:
                 item.add_marker(pytest.mark.skip(reason=reason))
@@ -156,7 +161,9 @@ def madlad(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tinymt.t5(tmp_path_factory.mktemp("models") / "madlad-tiny")
 
 
-@pytest.fixture(params=["marian", "m2m100", "nllb", "madlad"])
+@pytest.fixture(
+    params=["marian", *(pytest.param(name, marks=pytest.mark.slow) for name in ("m2m100", "nllb", "madlad"))]
+)
 def translation_model(request: pytest.FixtureRequest) -> Path:
     """Each family in turn."""
     found: Path = request.getfixturevalue(request.param)

@@ -52,7 +52,8 @@ def review(
             code = 130 if isinstance(stop, KeyboardInterrupt) else 143
         state = opened.state()
         judged = console.counted(state["judged"], "pair")
-        console.say(f"stopped; {judged} judged, {state['wrong']} wrong\n  next: ccr translate --only {file}")
+        following = f"\n  next: ccr translate --only {file}" if state["judged"] else ""
+        console.say(f"stopped; {judged} judged, {state['wrong']} wrong{following}")
     raise typer.Exit(code)
 
 

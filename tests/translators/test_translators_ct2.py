@@ -236,6 +236,7 @@ def test_a_model_that_ctranslate2_cannot_read_leads_back_to_hf(marian: Path, tmp
     assert caught.value.hint == "--engine hf"
 
 
+@pytest.mark.slow
 def test_what_is_said_where_it_is_not_installed(marian: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     assert ct2.missing() == ("ctranslate2 is not installed", "pip install 'ccr-cli[ct2]'")

@@ -142,6 +142,8 @@ def open_review(inputs: Inputs, options: ReviewOptions) -> Iterator[Review]:
         known = {row.pair for row in log.verdicts}
         if known and not any(log.key(pair) in known for pair in everything.to_dict("records")):
             raise UsageError(f"{path} has only verdicts on other pairs than {made.name}", hint="--to ANOTHER.csv")
+        if options.second and not review.state()["total"]:
+            raise UsageError(f"{path} has no verdicts of others to judge again", hint="leave --second out")
         yield review
 
 

@@ -130,6 +130,12 @@ def test_two_people_and_how_far_they_agree(root: Path, tmp_path: Path) -> None:
         assert b'"ana"' in client.ask("/state")[1] and "verdict" not in state["pair"], "nobody sees the other's"
 
 
+def test_there_is_nothing_to_judge_a_second_time(root: Path, tmp_path: Path) -> None:
+    options = ReviewOptions(to=tmp_path / "new.csv", reviewer="ben", second=True)
+    with pytest.raises(CcrError, match=r"new\.csv"), open_review(Inputs(Workspace(root)), options):
+        pass
+
+
 HOST = "127.0.0.1"
 
 
