@@ -35,3 +35,12 @@ class Watched:
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
+
+
+def wait_until(page: Any, true: str) -> None:
+    """Waits for an expression, up to half a minute; it is evaluated from outside, which a page's policy lets pass."""
+    for _ in range(600):
+        if page.evaluate(true):
+            return
+        page.wait_for_timeout(50)
+    pytest.fail(f"never {true}")

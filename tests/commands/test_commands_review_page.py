@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import reviewed
-from chromium import Watched, chromium, needed
+from chromium import Watched, chromium, needed, wait_until
 from served import Server
 
 from ccr_cli.data import pairs_file
@@ -40,11 +40,7 @@ class Seen(Watched):
 
     def when(self, true: str) -> None:
         """Waits; the page's policy lets it evaluate no text itself."""
-        for _ in range(600):
-            if self.page.evaluate(true):
-                return
-            self.page.wait_for_timeout(50)
-        pytest.fail(f"never {true}")
+        wait_until(self.page, true)
 
     def shot(self, name: str) -> None:
         """Keeps a picture of the page in the folder `$CCR_SHOTS`."""

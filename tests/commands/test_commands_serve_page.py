@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import toy
-from chromium import Watched, chromium, needed
+from chromium import Watched, chromium, needed, wait_until
 from served import Server
 from toy import Chain
 
@@ -55,11 +55,7 @@ class Seen(Watched):
 
     def until(self, true: str) -> None:
         """Waits; the page's policy lets no text be evaluated inside of it, so it is asked from outside."""
-        for _ in range(600):
-            if self.page.evaluate(true):
-                return
-            self.page.wait_for_timeout(50)
-        pytest.fail(f"never {true}")
+        wait_until(self.page, true)
 
     def shot(self, name: str) -> None:
         """Keeps a picture of the page where `$CCR_SHOTS` says."""
