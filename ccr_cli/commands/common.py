@@ -276,7 +276,8 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
             _exit(error)
         except (KeyboardInterrupt, Terminated) as stop:
             word, code = ("terminated", 143) if isinstance(stop, Terminated) else ("interrupted", 130)
-            console.say(f"{word}; finished work is kept, and the same command continues from it", level=-1)
+            if _is_first():
+                console.say(f"{word}; finished work is kept, and the same command continues from it", level=-1)
             raise typer.Exit(code) from None
         except BrokenPipeError:
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - keeps the interpreter's last flush quiet
@@ -358,6 +359,11 @@ def _exit(error: CcrError) -> NoReturn:
     raise typer.Exit(error.exit_code) from None
 
 
+def _is_first() -> bool:
+    """Whether this is the first, or the only, process of one training; torchrun ends the others after any of them."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def first_speaks() -> Iterator[None]:
     """Lets only the first process that torchrun started report wrong options, which all of them read.
@@ -367,7 +373,7 @@ def first_speaks() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        if os.environ.get("RANK", "0") == "0":
+        if _is_first():
             raise
         with suppress(Terminated):
             time.sleep(10)

@@ -20,7 +20,7 @@ from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ccr_cli import console
-from ccr_cli.errors import CcrError, Terminated, UsageError
+from ccr_cli.errors import CcrError, UsageError
 from ccr_cli.methods.base import Batch, Method
 from ccr_cli.stages.shared.sharding import joined, rank_and_size
 
@@ -229,9 +229,6 @@ def together(alone: bool = False) -> Iterator[ProcessRank]:
     with joined(None, PATIENCE):
         try:
             yield ProcessRank(rank, size)
-        except (KeyboardInterrupt, Terminated):
-            console.verbosity = -2 if rank else console.verbosity
-            raise
         except CcrError:
             if rank:  # the first process prints the same error, and torchrun ends this one
                 console.verbosity = -2
