@@ -44,12 +44,12 @@ _LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 BUNDLED = {
     group: frozenset(files.split())
     for group, files in {
-        "methods": "__init__ _coteaching base basic config decl disncl distil fume gsc in2r infonce ncr nrccr "
+        "methods": "__init__ _coteaching base basic config decl disncl distil fume gsc in2r infonce l2rm ncr nrccr "
         "pretrained source_only tcl trine uml",
-        "judges": "__init__ argmax base config fusion gmm hinge lexical margin mutual none oracle osa rank scores "
+        "judges": "__init__ argmax base beta config fusion gmm hinge lexical margin mutual none oracle osa rank scores "
         "structure translation triangle two_group",
         "losses": "__init__ contrastive credibility decl disncl distil evidential in2r masks mutual ncr nrccr "
-        "precision structure triplet trust",
+        "precision structure transport triplet trust",
         "encoders": "__init__ _transformers base clip efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 i3d "
         "video vision",
         "translators": "__init__ _conversion _http _languages _seq2seq _tagger apertium base ct2 deep_translator hf "

@@ -6,6 +6,8 @@ of a random batch, plus that over its column, in evaluation mode. ``both`` adds 
 Shapes: N training pairs, B pairs in a batch, D embedding.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,11 +26,17 @@ def hinges(sim_BB: Tensor, mask_BB: Tensor) -> Tensor:
     return row_BB.sum(dim=1) / mask_BB.sum(dim=1) + column_BB.sum(dim=0) / mask_BB.sum(dim=0)
 
 
-class HingeJudge(Judge):
+class LossJudge(Judge):
     """Judges the losses of all pairs, each in its batch."""
 
     takes_side = True
     mixture = True
+
+    def __init__(
+        self, loss: Callable[[Tensor, Tensor], Tensor], clean_probability: Callable[[FloatArray], FloatArray]
+    ) -> None:
+        """`loss` is that of each pair (B,) from similarities and mask (B, B); the higher a score the better."""
+        self.loss, self.clean_probability = loss, clean_probability
 
     def judge(self, readings: Readings, side: str) -> Opinion:
         """Judges all pairs at once."""
@@ -37,10 +45,10 @@ class HingeJudge(Judge):
             loss_N = np.zeros(len(readings))
             for each in ("VS", "VT") if name == "both" else (name,):
                 for rows, one_BD, two_BD, mask_BB in readings.ends(each):
-                    loss_N[rows] += hinges(one_BD @ two_BD.T, mask_BB).double().cpu().numpy()
-            return clean_probability(-loss_N)
+                    loss_N[rows] += self.loss(one_BD @ two_BD.T, mask_BB).double().cpu().numpy()
+            return self.clean_probability(-loss_N)
 
         return Opinion(believe(side, probability, np.ones(len(readings))))
 
 
-JUDGE = HingeJudge()
+JUDGE = LossJudge(hinges, clean_probability)

@@ -54,3 +54,8 @@ def predicted_labels(sim_BB: Tensor, mask_BB: Tensor | None = None, margin: floa
         return left_B
     best = left_B.topk(len(left_B) // 10 + 1).values.mean()
     return (left_B / torch.where(best > 0, best, torch.ones_like(best))).clamp(0, 1)
+
+
+def among(member_B: Tensor, sim_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
+    """Similarities and mask (C, C) of some pairs of a batch, which are rivals among themselves only."""
+    return sim_BB[member_B][:, member_B], mask_BB[member_B][:, member_B]

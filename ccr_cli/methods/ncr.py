@@ -14,7 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ccr_cli.losses.ncr import label_margin, mean_hinge, predicted_labels
+from ccr_cli.losses.ncr import among, label_margin, mean_hinge, predicted_labels
 from ccr_cli.losses.triplet import triplet
 from ccr_cli.methods import base
 from ccr_cli.methods._coteaching import CoTaught
@@ -81,19 +81,14 @@ class Method(CoTaught):
         if not guess:
             return {"warmup": mean_hinge(sim_BB, mask_BB, c.margin, p_B)}
         clean_B = p_B > c.threshold
-        p_C, own_C = p_B[clean_B], predicted_labels(*_among(clean_B, guess[number], mask_BB), c.margin)
+        p_C, own_C = p_B[clean_B], predicted_labels(*among(clean_B, guess[number], mask_BB), c.margin)
         parts = {"clean": self._hinge(sim_BB, mask_BB, clean_B, p_C + (1 - p_C) * own_C)}
         if self.epoch - c.warmup_epochs > int(c.noisy_from * (self.epochs - c.warmup_epochs)):
-            labels = [predicted_labels(*_among(~clean_B, each, mask_BB), c.margin) for each in guess]
+            labels = [predicted_labels(*among(~clean_B, each, mask_BB), c.margin) for each in guess]
             parts["noisy"] = self._hinge(sim_BB, mask_BB, ~clean_B, torch.stack(labels).mean(0))
         return parts
 
     def _hinge(self, sim_BB: Tensor, mask_BB: Tensor, member_B: Tensor, label_C: Tensor) -> Tensor:
         """The hardest negatives among some pairs, at the margin of the positive's label."""
         margin_C = label_margin(label_C, self.config.margin)
-        return triplet(*_among(member_B, sim_BB, mask_BB), margin=margin_C, reduction="sum")
-
-
-def _among(member_B: Tensor, sim_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
-    """Similarities and mask (C, C) of some pairs of a batch."""
-    return sim_BB[member_B][:, member_B], mask_BB[member_B][:, member_B]
+        return triplet(*among(member_B, sim_BB, mask_BB), margin=margin_C, reduction="sum")

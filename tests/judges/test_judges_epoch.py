@@ -8,12 +8,12 @@ import pytest
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
-from ccr_cli.judges import gmm, osa, two_group
+from ccr_cli.judges import beta, gmm, osa, two_group
 
 Array = npt.NDArray[np.float64]
 EPOCH = {"gmm": gmm, "two-group": two_group}
-EVERY = {**EPOCH, "osa": osa}
-"""Also the one that is no posterior."""
+EVERY = {**EPOCH, "beta": beta, "osa": osa}
+"""Also one that is fitted to losses, and one that is no posterior."""
 RIGHT = (0.45, 0.1)  # mean and standard deviation of matching pairs; the null is N(0.05, 0.1)
 
 
