@@ -14,7 +14,8 @@ FLOORS ?= .venv-floors
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+# Tests are compiled once, in whatever shell: bytecode is kept.
+PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 INPUTS := pyproject.toml constraints.txt
 
 # tests of what changes between versions of the libraries: locks, pipes, tables, videos, pictures

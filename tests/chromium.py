@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import machine
@@ -35,6 +37,12 @@ class Watched:
         self.page.on("pageerror", lambda error: self.messages.append(str(error)))
         self.page.on("request", lambda request: self.requests.append(request.url))
         self.page.goto(address)
+
+    def shot(self, name: str) -> None:
+        """Keeps a picture of the page, with the pictures in it, in the folder `$CCR_SHOTS`."""
+        if folder := os.environ.get("CCR_SHOTS"):
+            wait_until(self.page, "[...document.images].every(i => i.complete)")
+            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def wait_until(page: Any, true: str) -> None:

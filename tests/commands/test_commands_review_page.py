@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,12 +40,6 @@ class Seen(Watched):
     def when(self, true: str) -> None:
         """Waits; the page's policy lets it evaluate no text itself."""
         wait_until(self.page, true)
-
-    def shot(self, name: str) -> None:
-        """Keeps a picture of the page in the folder `$CCR_SHOTS`."""
-        if folder := os.environ.get("CCR_SHOTS"):
-            self.when("[...document.images].every(i => i.complete)")
-            self.page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def rows(path: Path) -> list[tuple[str, str]]:

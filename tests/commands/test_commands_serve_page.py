@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,12 +55,6 @@ class Seen(Watched):
     def until(self, true: str) -> None:
         """Waits; the page's policy lets no text be evaluated inside of it, so it is asked from outside."""
         wait_until(self.page, true)
-
-    def shot(self, name: str) -> None:
-        """Keeps a picture of the page where `$CCR_SHOTS` says."""
-        if folder := os.environ.get("CCR_SHOTS"):
-            self.until("[...document.images].every(i => i.complete)")
-            self.page.screenshot(path=Path(folder) / f"{name}.png")
 
     def close(self, address: str) -> None:
         """Nothing went wrong, and nobody else was asked."""

@@ -1,19 +1,14 @@
 """gsc: its terms against InfoNCE and an independent float64 computation; the judge's memory across an interruption."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import smallbatch
+import stopped
 import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base
 from ccr_cli.methods.gsc import Method
-from ccr_cli.stages.train import loop
-from ccr_cli.stages.train.state import load_state
 
 
 def cosines(x: np.ndarray) -> np.ndarray:
@@ -52,24 +47,9 @@ def test_the_presets_are_the_code_s_settings() -> None:
 TRAIN = ("train", "--method", "gsc", "--noise", "0.4", "--epochs", "4", *toy.SMALL)
 
 
-def test_the_judge_remembers_across_an_interruption(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_remembers_across_an_interruption(workspace: Chain) -> None:
     """Stopped at the state of each epoch, and once more in a step: the same bytes as undisturbed."""
-    whole = toy.ok(*TRAIN, "--name", "whole", workspace=workspace.root).made
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-    rename, states = os.replace, []
-
-    def stops(source: Path, target: Path) -> None:
-        rename(source, target)
-        if Path(target).name == "state.json":
-            state = load_state(Path(target).parent)
-            assert state is not None
-            states.append((state["epoch"], set(state.get("memory", {}))))
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", stops)
-    while (code := workspace.ccr(*TRAIN, "--name", "again").code) != 0:
-        assert code == 130
-    again = base.load(workspace.root / "runs" / "again")
-    assert again.files == whole.files
-    assert {epoch for epoch, _ in states} == set(range(5))
-    assert all(known == ({"ST"} if epoch else set()) for epoch, known in states), "the side that it reads"
+    _, states = stopped.train(*TRAIN, workspace=workspace.root)
+    assert {state["epoch"] for state in states} == set(range(5))
+    known = [(state["epoch"] > 0, set(state.get("memory", {}))) for state in states]
+    assert all(names == ({"ST"} if judged else set()) for judged, names in known), "the side that it reads"

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 import smallbatch
+import stopped
 import torch
 import toy
 from torch.nn.functional import normalize
 from toy import Chain
 
-from ccr_cli.artifacts import base
 from ccr_cli.methods.in2r import Method, Queue, sure
-from ccr_cli.stages.train import loop
-from ccr_cli.stages.train.state import load_state
 
 Array = npt.NDArray[np.float64]
 P = torch.tensor([[0.9, 0.2, 0.7, 0.95, 0.4, 1.0, 0.6, 0.1], [0.3, 0.8, 0.6, 0.2, 0.95, 0.7, 0.51, 0.5]]).T
@@ -202,22 +198,8 @@ def test_the_presets() -> None:
 TRAIN = ("train", "--method", "in2r", "--noise", "0.4", "--epochs", "3", *toy.SMALL, "--set", "queue_size=20")
 
 
-def test_an_interrupted_run_remembers_its_queues(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_remembers_its_queues(workspace: Chain) -> None:
     """Stopped after each step: the same bytes as undisturbed, and no queue among them."""
-    whole = toy.ok(*TRAIN, "--name", "whole", workspace=workspace.root).made
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-    rename, seen = os.replace, []
-
-    def stops(source: Path, target: Path) -> None:
-        rename(source, target)
-        if Path(target).name == "state.json":
-            state = load_state(Path(target).parent)
-            assert state is not None
-            seen.append(int(state["engine"]["buffers"]["queues.VT-0.seen"]))
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", stops)
-    while (code := workspace.ccr(*TRAIN, "--name", "again").code) != 0:
-        assert code == 130
-    assert base.load(workspace.root / "runs" / "again").files == whole.files
+    _, states = stopped.train(*TRAIN, workspace=workspace.root)
+    seen = [int(state["engine"]["buffers"]["queues.VT-0.seen"]) for state in states]
     assert seen == sorted(seen) and len(seen) == 9 + 3 and seen[0] == 0 and seen[-1] > 20

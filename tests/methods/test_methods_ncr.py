@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,15 +9,13 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import smallbatch
+import stopped
 import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base
 from ccr_cli.methods.base import views
 from ccr_cli.methods.ncr import Method
-from ccr_cli.stages.train import loop
-from ccr_cli.stages.train.state import load_state
 
 Array = npt.NDArray[np.float64]
 EPOCHS = 6
@@ -127,23 +123,10 @@ def test_the_presets_are_the_code_s_settings() -> None:
 TRAIN = ("train", "--method", "ncr", "--noise", "0.4", "--epochs", "3", *toy.SMALL, "--set", "judge=structure")
 
 
-def test_each_model_is_judged_by_itself_and_remembered(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_model_is_judged_by_itself_and_remembered(workspace: Chain) -> None:
     """A judge with a memory has one for each model; a run stopped after each epoch has the bytes of a whole one."""
-    whole = toy.ok(*TRAIN, "--name", "whole", workspace=workspace.root).made
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-    rename, states = os.replace, []
-
-    def stops(source: Path, target: Path) -> None:
-        rename(source, target)
-        if Path(target).name == "state.json":
-            states.append(load_state(Path(target).parent))
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", stops)
-    while (code := workspace.ccr(*TRAIN, "--name", "again").code) != 0:
-        assert code == 130
-    assert base.load(workspace.root / "runs" / "again").files == whole.files
-    judged = [state for state in states if state and state["epoch"]]
+    whole, states = stopped.train(*TRAIN, workspace=workspace.root)
+    judged = [state for state in states if state["epoch"]]
     for state in judged:
         one, two = (state["memory"][f"model {number}"]["ST"].min(dim=0).values for number in range(2))
         torch.testing.assert_close(state["p"][1], torch.stack([one, two], dim=1).float().clamp(min=1e-6))
