@@ -64,6 +64,27 @@ def _unsynchronised() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def _one_encoder() -> Iterator[None]:
+    """Reading the weights takes longer than 48 small pictures; `toy.ENCODER` is frozen, and read once."""
+    from ccr_cli.encoders.efficientnet_lite0 import Config, Encoder
+
+    read, made = Encoder.__init__, dict[Any, dict[str, Any]]()
+
+    def init(self: Encoder, config: Config, *how: Any) -> None:
+        known = (type(self), config, *how)
+        if known in made:
+            vars(self).update(made[known])
+            return
+        read(self, config, *how)
+        if config.image_size == 32:
+            made[known] = vars(self).copy()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Encoder, "__init__", init)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def _interruptible() -> None:
     """What a shell starts in the background ignores SIGINT, and so would every program that is started here."""
     signal.signal(signal.SIGINT, signal.default_int_handler)

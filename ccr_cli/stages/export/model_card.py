@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +86,9 @@ def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = (
     )
 
 
-def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
-    """A card from its template; of the languages, those that the hub knows."""
-    environment = Environment(
+@cache
+def _environment() -> Environment:
+    made = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,  # for Markdown: `finalize` marks every value as safe once it is escaped
         finalize=lambda value: value if isinstance(value, Markup) else Markup(text(value)),
@@ -96,9 +97,14 @@ def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
         keep_trailing_newline=True,
     )
     filters = {"json": json.dumps, "fenced": fenced, "code": _code}
-    environment.filters |= {name: lambda value, write=write: Markup(write(value)) for name, write in filters.items()}
+    made.filters |= {name: lambda value, write=write: Markup(write(value)) for name, write in filters.items()}
+    return made
+
+
+def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
+    """A card from its template; of the languages, those that the hub knows."""
     tags = [lang for lang in languages if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"]
-    content = environment.get_template(template).render(languages=tags, version=ccr_cli.__version__, **facts)
+    content = _environment().get_template(template).render(languages=tags, version=ccr_cli.__version__, **facts)
     return re.sub(r"\n{3,}", "\n\n", content)
 
 

@@ -64,6 +64,7 @@ def test_what_needs_a_run_is_refused(options: tuple[str, ...], translated: Chain
     assert toy.ccr("diagnose", *options, workspace=translated.root).code == 2
 
 
+@pytest.mark.slow
 def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path) -> None:
     """The file repairs validation captions too; training reads its training pairs."""
     root, original = workspace.root, workspace.find("translation")
@@ -147,6 +148,7 @@ def test_a_translation_of_something_else_comes_before_a_copy(tmp_path: Path) -> 
     assert line and rows[0][0] in above and rows[0][0] not in below and ">noisy<" not in below
 
 
+@pytest.mark.slow
 def test_a_list_tells_its_data_set(tmp_path: Path) -> None:
     """By its captions, by their texts where another data set has the same ids, or by what was translated."""
     folder, twin = toy.toy(), toy.toy()

@@ -205,6 +205,7 @@ def test_all_that_every_system_answered(chain: Chain) -> None:
     assert [(c["lang"], c["fusion"]) for c in told] == [("es", "none"), ("es", "0.8raw"), ("en", "none")]
 
 
+@pytest.mark.slow
 def test_comparisons_are_called_by_what_tells_them_apart(trained: dict[str, Path]) -> None:
     root, runs = trained["root"], (trained["basic0"], trained["infonce1"])
     for run in runs:

@@ -170,6 +170,7 @@ def test_items_of_the_gallery_are_no_strangers(finished: Chain) -> None:
     assert done.code == 4 and "same (test) shares 12 groups with toy" in done.err
 
 
+@pytest.mark.slow
 def test_folds_and_single_answers(tmp_path: Path) -> None:
     folder = toy.toy("cut")
     folder.extra = '[[protocols]]\nname = "cut"\nfolds = 3\npositives = "single"'

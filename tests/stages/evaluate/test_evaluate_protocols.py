@@ -170,8 +170,18 @@ def fields(result: dict[str, Any]) -> dict[str, str]:
         ("toy-3fold", {"split": "test", "folds": 3, "captions": 2}, {"gallery": "3x4", "pos": "any"}),
         ("toy-single", {"split": "test", "folds": 1, "single": True}, {"gallery": "12", "pos": "single"}),
         ("toy-more", {"split": "test", "folds": 1, "sets": "more"}, {"gallery": "12", "caption_set": "more"}),
-        ("toy-first", {"split": "test", "folds": 2, "items": 8}, {"gallery": "2x4", "pos": "any"}),
-        ("toy-val", {"split": "val-report", "folds": 1}, {"split": "val-report", "pos": "any"}),
+        pytest.param(
+            "toy-first",
+            {"split": "test", "folds": 2, "items": 8},
+            {"gallery": "2x4", "pos": "any"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "toy-val",
+            {"split": "val-report", "folds": 1},
+            {"split": "val-report", "pos": "any"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_figures_are_those_of_the_protocol(
@@ -267,6 +277,7 @@ def test_the_card_lists_the_protocols(measured: Chain) -> None:
         ]
 
 
+@pytest.mark.slow
 def test_folds_keep_their_items_where_features_are_missing(tmp_path: Path) -> None:
     """The second test item cannot be read: its fold has three items, and the others are not moved on."""
     folder, root = varied("toy"), tmp_path / "ws"
@@ -296,6 +307,7 @@ def other(chain: Chain, path: Path, name: str, protocols: str) -> None:
     toy.ok("extract", made.path, *toy.ENCODER, workspace=chain.root)
 
 
+@pytest.mark.slow
 def test_zero_shot_goes_by_each_collections_own_protocol(own: Chain, tmp_path: Path) -> None:
     other(own, tmp_path, "folded", '[[protocols]]\nname = "mine"\nfolds = 2\nlangs = ["es"]')
     other(own, tmp_path, "single", '[[protocols]]\nname = "mine"\npositives = "single"')
@@ -350,6 +362,7 @@ def test_what_fits_nowhere_is_refused_with_all_reasons(own: Chain, tmp_path: Pat
     assert named.code == 2 and "two has no protocol 'mine'" in named.err and "one" not in named.err
 
 
+@pytest.mark.slow
 def test_a_collection_without_the_language_is_left_out(own: Chain, tmp_path: Path) -> None:
     folder = varied("french")
     for caption in folder.captions:

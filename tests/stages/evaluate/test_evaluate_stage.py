@@ -238,6 +238,7 @@ def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) ->
     assert first.equals(second)
 
 
+@pytest.mark.slow
 def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
     """One of the twelve Spanish test queries cannot be translated; the others are fused as ever."""
     folder = toy.toy()

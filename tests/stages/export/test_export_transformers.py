@@ -92,7 +92,11 @@ def cosines(one_TD: Vectors, two_TD: Vectors) -> Vectors:
 
 @pytest.mark.parametrize(
     ("family", "method", "tokens"),
-    [(family, "infonce", 9) for family in ("bert", "xlm-roberta", "t5", "clip")] + [("t5", "fume", 24)],
+    [
+        ("bert", "infonce", 9),
+        ("t5", "fume", 24),
+        *(pytest.param(family, "infonce", 9, marks=pytest.mark.slow) for family in ("xlm-roberta", "t5", "clip")),
+    ],
 )
 def test_sentence_transformers_finds_the_run_s_vectors(
     family: str, method: str, tokens: int, space: Chain, models: Path
@@ -105,7 +109,13 @@ def test_sentence_transformers_finds_the_run_s_vectors(
     assert_allclose(np.linalg.norm(found_TD, axis=1), np.ones(len(TEXTS)), atol=1e-6)
 
 
-@pytest.mark.parametrize("options", [("pooling=cls", "lora_rank=2", "lr=0.1"), ("pooling=max",), ("pooling=last",)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("pooling=cls", "lora_rank=2", "lr=0.1"),
+        *(pytest.param((f"pooling={name}",), marks=pytest.mark.slow) for name in ("max", "last")),
+    ],
+)
 def test_poolings_and_merged_adapters(options: tuple[str, ...], space: Chain, models: Path) -> None:
     run = train(space, models / "bert", "infonce", "max_tokens=9", *options, name=f"bert-{options[0][8:]}")
     folder = export(space, run)
@@ -118,7 +128,7 @@ def test_poolings_and_merged_adapters(options: tuple[str, ...], space: Chain, mo
     assert [key for key, value in said.items() if value is True] == [names[options[0].removeprefix("pooling=")]]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "max", "last"])
+@pytest.mark.parametrize("pooling", [pytest.param("cls", marks=pytest.mark.slow), "max", "last"])
 def test_poolings_without_sentence_transformers(pooling: str, space: Chain, models: Path) -> None:
     run = train(space, models / "siglip", "infonce", "max_tokens=9", f"pooling={pooling}", name=f"siglip-{pooling}")
     assert cosines(Encoder(export(space, run)).encode(TEXTS), own(run)).min() > 0.99999
@@ -130,7 +140,9 @@ def test_a_model_s_own_pooling_is_refused(space: Chain, models: Path) -> None:
     assert (done.code, done.out) == (2, "") and "pooling=own" in done.err
 
 
-@pytest.mark.parametrize("family", ["bert", "xlm-roberta", "t5", "clip"])
+@pytest.mark.parametrize(
+    "family", ["bert", "t5", *(pytest.param(name, marks=pytest.mark.slow) for name in ("xlm-roberta", "clip"))]
+)
 def test_transformers_alone_loads_the_tower(family: str, space: Chain, models: Path) -> None:
     run = train(space, models / family, "infonce", "max_tokens=9", name=f"{family}-infonce")
     folder = export(space, run)
@@ -163,7 +175,11 @@ def test_both_models_of_a_run(space: Chain, models: Path) -> None:
 
 @pytest.mark.parametrize(
     ("family", "method", "options"),
-    [("siglip", "infonce", ()), ("bert", "nrccr", ("heads=2",)), ("t5", "nrccr", ("heads=2",))],
+    [
+        ("siglip", "infonce", ()),
+        ("bert", "nrccr", ("heads=2",)),
+        pytest.param("t5", "nrccr", ("heads=2",), marks=pytest.mark.slow),
+    ],
 )
 def test_what_sentence_transformers_has_no_modules_for(
     family: str, method: str, options: tuple[str, ...], space: Chain, models: Path
@@ -186,6 +202,7 @@ def test_a_tower_is_of_transformers_or_nothing(space: Chain, models: Path, tmp_p
         Encoder(folder).encode(TEXTS)
 
 
+@pytest.mark.slow
 def test_a_tokenizer_without_padding_and_special_tokens(space: Chain, tmp_path: Path) -> None:
     folder = tinytext.save("bert", tmp_path / "bare", special=False)
     settings = json.loads((folder / "tokenizer_config.json").read_text())

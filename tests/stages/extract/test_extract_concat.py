@@ -287,6 +287,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_killed_and_gone_on_with(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shards of four items; the process is killed once some of them are there."""
     monkeypatch.setattr(features, "SHARD_ITEMS", 4)
@@ -326,6 +327,7 @@ def test_room_is_looked_for_first(workspace: Chain, monkeypatch: pytest.MonkeyPa
     assert concat(workspace, a, b).code == 0
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows(workspace: Chain) -> None:
     """Two times 36 MB are joined in less than 8."""
     rows = {name: np.full((300, 1280), number, np.float16) for number, name in enumerate(item_ids(workspace))}
@@ -341,6 +343,7 @@ def test_memory_does_not_grow_with_the_rows(workspace: Chain) -> None:
     assert_stored(done.made, {name: np.concatenate([value, -value], axis=1) for name, value in rows.items()})
 
 
+@pytest.mark.slow
 def test_methods_train_on_joined_rows(workspace: Chain) -> None:
     """Through the pipe: one that reads frames gets all of them, one that does not their mean."""
     first, second = frames(workspace, 16), frames(workspace, 12)
@@ -365,6 +368,7 @@ def test_methods_train_on_joined_rows(workspace: Chain) -> None:
     assert listed.code == 4 and "features/toy/resnext_resnet" in listed.err, "nothing was named: all of them fit"
 
 
+@pytest.mark.slow
 def test_zero_shot_asks_for_the_same_parts_in_the_same_order(workspace: Chain, tmp_path: Path) -> None:
     root = workspace.root
     small = workspace.find("features", "lite0")

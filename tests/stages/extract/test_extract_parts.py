@@ -107,6 +107,7 @@ def test_what_does_not_go_with_parts(option: str, root: Path) -> None:
     assert (done.code, done.out) == (2, "") and option in done.err
 
 
+@pytest.mark.slow
 def test_parts_of_other_options_do_not_mix(root: Path) -> None:
     toy.ok(*EXTRACT, "--shard", "1/2", "--name", "mine", workspace=root)
     other = ("--set", "image_size=64", "--name", "mine")
@@ -208,6 +209,7 @@ def test_a_folder_that_vanishes_is_said(root: Path, monkeypatch: pytest.MonkeyPa
     assert done.code == 4 and "mine.parts was removed" in done.err
 
 
+@pytest.mark.slow
 def test_force_takes_nothing_of_before(root: Path) -> None:
     first = single(root)
     toy.draw("blue-bar").save(root.parent / "toy" / "media" / "red-ring.png")

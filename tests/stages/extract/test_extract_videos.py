@@ -185,6 +185,7 @@ def test_what_decodes_of_a_damaged_video_is_there(source: Videos) -> None:
     assert alike(rows["spoilt"][:4], rows["whole"][:4])
 
 
+@pytest.mark.slow
 def test_bytes_do_not_depend_on_workers(source: Videos) -> None:
     for number in range(7):
         videos.write_video(source.add(f"v{number}", f"v{number}.mp4"), 5 + 7 * number)

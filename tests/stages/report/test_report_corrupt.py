@@ -27,6 +27,7 @@ def measured(finished: Chain) -> Chain:
     return finished
 
 
+@pytest.mark.slow
 def test_the_intact_result_is_there_once_and_the_corrupted_ones_by_themselves(
     measured: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

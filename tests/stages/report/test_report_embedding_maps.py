@@ -46,6 +46,7 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
     assert set(drawn.item_ids) == half
 
 
+@pytest.mark.slow
 def test_a_report_has_the_map_that_was_asked_for(chain: Chain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from ccr_cli.report.page import compose
 

@@ -21,6 +21,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.commands.show import show_report
 from ccr_cli.errors import ArtifactError
 from ccr_cli.report.content import ExampleHit, ExampleSearch
+from ccr_cli.report.page import compose
 from ccr_cli.report.page.rendering import prose
 from ccr_cli.report.tables.table import markdown_text
 from ccr_cli.stages.report.stage import gather, summary, write
@@ -89,14 +90,18 @@ def report(inputs: Inputs, *, name: str | None = None, force: bool = False, **sh
     return write(inputs, gather(inputs, **shown), name=name, force=force)
 
 
-@pytest.fixture(scope="module")
-def complete(made: Workspace, tmp_path_factory: pytest.TempPathFactory) -> tuple[Inputs, base.Artifact]:
-    """A report with all figures, and what it read; read only."""
+@pytest.fixture(scope="module", params=[{"{}", "beliefs", "searches"}, pytest.param(None, marks=pytest.mark.slow)])
+def complete(
+    request: pytest.FixtureRequest, made: Workspace, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Inputs, base.Artifact]:
+    """A report with three figures, or with all, and what it read; read only."""
     workspace = Workspace(tmp_path_factory.mktemp("complete") / "ws")
     shutil.copytree(made.root, workspace.root)
     inputs = Inputs(workspace)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("ccr_cli.report.figures.canvas.PNG_DPI", 40)
+        if request.param:
+            patch.setattr(compose, "FIGURES", [kind for kind in compose.FIGURES if kind.name in request.param])
         shown = searches(workspace.root / "datasets/toy-emoji/media/1.png")
         return inputs, report(inputs, title="<b>T</b>", searches=shown)
 
@@ -109,7 +114,7 @@ def test_the_report_is_complete_and_names_its_parents(complete: tuple[Inputs, ba
     names = {f.path for f in done.files}
     for table in ("sumr", "retrieval", "recovery", "detection", "settings"):
         assert {f"tables/{table}.{end}" for end in ("csv", "md", "tex", "json")} <= names
-    for figure in ("sumr", "training", "beliefs", "judges", "risk", "searches"):
+    for figure in ("sumr", "beliefs", "searches"):
         assert {f"figures/{figure}.{end}" for end in ("svg", "pdf", "png")} <= names
     assert base.verify(done) == []
     assert {"dataset", "run", "evaluation", "diagnosis"} <= {a.kind for a in inputs.read}
@@ -164,6 +169,10 @@ def test_a_note_stands_under_the_first_table_that_has_it(
 @pytest.mark.slow
 def test_the_same_inputs_give_the_same_files_and_no_work_twice(workspace: Workspace) -> None:
     first = report(Inputs(workspace), name="r", searches=searches())
+    names = {f.path for f in first.files}
+    assert {
+        f"figures/{figure}.svg" for figure in ("sumr", "training", "beliefs", "judges", "risk", "searches")
+    } <= names
     again = report(Inputs(workspace), name="r", searches=searches())
     assert again.about["created"] == first.about["created"]
     forced = report(Inputs(workspace), name="r", searches=searches(), force=True)
@@ -179,6 +188,7 @@ def test_other_results_make_another_report(workspace: Workspace) -> None:
     assert report(Inputs(workspace)).name != first.name
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unillustrated")
 def test_a_data_set_stands_for_what_was_made_from_it(workspace: Workspace) -> None:
     whole = {parent.id for parent in report(Inputs(workspace)).parents}
@@ -308,6 +318,7 @@ def test_a_split_that_there_is_not_is_refused(workspace: Workspace) -> None:
     assert not (workspace.root / "reports").exists()
 
 
+@pytest.mark.slow
 def test_one_evaluation_alone_makes_a_page(tmp_path: Path) -> None:
     workspace = fake.make(tmp_path, ("basic",), (0.0,), (0,), langs=("en",), diagnosed=False)
     done = report(Inputs(workspace))
