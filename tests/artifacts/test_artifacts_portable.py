@@ -45,6 +45,7 @@ def run(monkeypatch: pytest.MonkeyPatch, root: Path, *words: str | Path) -> base
     return done.made
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unillustrated")
 def test_no_file_of_a_chain_names_the_machine(
     tmp_path: Path, machine: list[str], monkeypatch: pytest.MonkeyPatch

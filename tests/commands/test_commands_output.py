@@ -109,6 +109,7 @@ def test_paths_are_utf8_in_every_locale(encoding: str, folder: Path, tmp_path: P
     assert ccr("verify").count(b"ok\n") == 2
 
 
+@pytest.mark.slow
 def test_nobody_reads_the_messages_and_the_work_is_done(finished: Chain, tmp_path: Path) -> None:
     pairs, run = tmp_path / "pairs.csv", finished.find("run", "infonce").path
     words = ("diagnose", run, "--export", pairs, "--workspace", finished.root)

@@ -88,9 +88,8 @@ def test_a_full_disk(command: tuple[str, ...], disk: Path, workspace: Chain) -> 
     assert (made.files, made.id) == (wanted.files, wanted.id)
 
 
-@pytest.mark.parametrize(
-    "options", [pytest.param((), id="cache"), pytest.param(("--no-cache",), id="journal", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [pytest.param((), id="cache"), pytest.param(("--no-cache",), id="journal")])
 def test_a_full_disk_while_results_are_kept(
     options: tuple[str, ...], disk: Path, folder: Path, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,7 +54,7 @@ CALLS = [
     ("evaluate", "--json"),
     ("evaluate", "--caption-set", ODD.replace("\x00", ""), "--name", ODD.replace("\x00", "")),
     ("diagnose",),
-    ("report", "--searches", "2", "--title", ODD.replace("\x00", "")),
+    pytest.param(("report", "--searches", "2", "--title", ODD.replace("\x00", "")), marks=pytest.mark.slow),
     ("verify",),
     ("train", "--set", ODD.replace("\x00", "")),
     ("translate", "--lang", ODD.replace("\x00", "")),

@@ -202,7 +202,7 @@ def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
     return 2 * worst <= wanted or (wanted <= 8 and 16 * worst < places)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     table=st.builds(
         collection,
@@ -314,7 +314,7 @@ def test_a_style_moves_only_what_it_can(style: str, target: str) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     table=st.builds(
         collection,

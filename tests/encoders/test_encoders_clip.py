@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,7 @@ def test_no_model_and_no_network_is_said_at_once(network: str, tmp_path: Path, m
             time.sleep(30)
         raise ConnectionError("Name or service not known")
 
+    monkeypatch.setattr(hub, "in_time", partial(hub.in_time, seconds=0.2))
     if network != "offline":
         monkeypatch.setattr(huggingface_hub.HfApi, "model_info", ask)
     start = time.monotonic()

@@ -158,6 +158,7 @@ def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
     seen.close()
 
 
+@pytest.mark.slow
 def test_wide_tables_stay_in_their_card(browser: Any, pictureless: str) -> None:
     sides = """() => {
       const edge = (e) => e.getBoundingClientRect().right, card = document.getElementById("detection");
@@ -176,6 +177,7 @@ def test_wide_tables_stay_in_their_card(browser: Any, pictureless: str) -> None:
         seen.close()
 
 
+@pytest.mark.slow
 def test_without_any_picture_there_is_no_column_of_them(browser: Any, pictureless: str) -> None:
     for width in (1200, 390):
         seen = Seen(browser, pictureless, viewport={"width": width, "height": 900})
@@ -189,6 +191,7 @@ def test_without_any_picture_there_is_no_column_of_them(browser: Any, pictureles
         seen.close()
 
 
+@pytest.mark.slow
 def test_runs_are_compared(browser: Any, address: str) -> None:
     seen = Seen(browser, address, viewport={"width": 1200, "height": 900}, color_scheme="dark")
     page = seen.page
@@ -227,6 +230,7 @@ def test_a_hostile_caption_is_text(browser: Any, address: str) -> None:
     seen.close()
 
 
+@pytest.mark.slow
 def test_a_phone(browser: Any, address: str) -> None:
     seen = Seen(browser, address, viewport={"width": 390, "height": 844})
     page = seen.page
@@ -241,7 +245,7 @@ def test_a_phone(browser: Any, address: str) -> None:
     seen.close()
 
 
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.slow)])
 def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> None:
     word = "Geschwindigkeitsbegrenzung"
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")
@@ -260,6 +264,7 @@ def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> Non
     seen.context.close()
 
 
+@pytest.mark.slow
 def test_keys(browser: Any, address: str) -> None:
     seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
     page = seen.page

@@ -101,7 +101,8 @@ def asking(provider: str, *settings: str, lang: str = "es") -> list[str]:
     return ["translate", "--lang", lang, "--engine", "deep-translator", *options]
 
 
-@pytest.mark.parametrize("provider", ["deepl", pytest.param("libretranslate", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("provider", ["deepl", "libretranslate"])
 def test_the_key_is_in_nothing_that_is_written(provider: str, user: User) -> None:
     """A provider that repeats the key in every way it can, and a user who types it where it does not belong."""
     said = json.dumps({"message": f"{KEY}: see http://a.example/?k={quote(KEY, safe='')}", "error": f"not '{KEY}'"})

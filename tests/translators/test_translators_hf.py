@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +259,7 @@ def test_no_model_and_no_network_is_said_at_once(
     def hang(*args: Any, **kwargs: Any) -> Any:
         time.sleep(30)
 
+    monkeypatch.setattr(hub, "in_time", partial(hub.in_time, seconds=0.2))
     if not offline:
         monkeypatch.setattr(huggingface_hub.HfApi, "model_info", hang)
     folder = tmp_path / "data"

@@ -56,7 +56,10 @@ def test_multi30k_refuses_the_ids_of_another_split() -> None:
 
 
 @pytest.mark.needs("data/multi30k")
-@pytest.mark.parametrize(("split", "name"), [("train", "train"), ("val", "val"), ("test_2016_flickr", "test_2016")])
+@pytest.mark.parametrize(
+    ("split", "name"),
+    [pytest.param("train", "train", marks=pytest.mark.slow), ("val", "val"), ("test_2016_flickr", "test_2016")],
+)
 def test_multi30k_task_2(split: str, name: str) -> None:
     folder = machine.DATA.joinpath("multi30k", "task2")
     ids = folder / "image_splits" / f"{name}_images.txt"

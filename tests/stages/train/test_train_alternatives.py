@@ -256,6 +256,7 @@ def test_a_diagnosis_has_each_translation_of_a_pair(root: Path, tmp_path: Path) 
         assert rows["back"].notna().all() == (name == "es-one")
 
 
+@pytest.mark.slow
 def test_a_list_of_pairs_tells_the_translations_apart(space: Path, tmp_path: Path) -> None:
     path = tmp_path / "pairs.csv"
     done = toy.ok("diagnose", "runs/both", "--export", path, *CPU, workspace=space)

@@ -66,6 +66,7 @@ def test_a_word_names_the_teacher_and_the_request_its_content(taught: Chain) -> 
     assert settings["features"] == piped.made.json("config.json")["features"] == taught.find("features").name
 
 
+@pytest.mark.slow
 def test_the_usual_teacher_leaves_no_digits_in_the_name(workspace: Chain) -> None:
     toy.ok("train", "--method", "source-only", "--device", "cpu", workspace=workspace.root)
     made = toy.ok("train", "--method", "distil", "--device", "cpu", workspace=workspace.root).made

@@ -74,6 +74,7 @@ def test_every_caption_has_a_triplet_in_each_language(root: Path) -> None:
     assert "lang" not in alone[0]
 
 
+@pytest.mark.slow
 def test_the_order_of_languages_and_naming_one_twice_change_nothing(space: Path) -> None:
     options = ("--name", "again", "--epochs", "1")
     done = toy.ok(*TRAIN, "--lang", "fr", "--lang", "es", *options, workspace=space)
@@ -95,6 +96,7 @@ def test_names_tell_languages_and_the_draw_apart(root: Path) -> None:
     assert drawn.startswith("toy-es-fr-infonce-seed0") and drawn != both
 
 
+@pytest.mark.slow
 def test_a_draw_that_is_stopped_ends_in_the_same_bytes(space: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
     step, done = engine.Engine.step, []
@@ -170,6 +172,7 @@ def read(table: Table) -> pd.DataFrame:
     return pd.read_csv(io.StringIO(to_csv(table)))
 
 
+@pytest.mark.slow
 def test_a_report_sets_the_run_beside_those_on_one_language(space: Path) -> None:
     done = toy.ok(*TRAIN, *BOTH, "--select-on", "human", "--name", "human", workspace=space)
     assert "fr does not count for model selection: toy has no human fr captions" in done.err

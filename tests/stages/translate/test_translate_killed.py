@@ -98,10 +98,8 @@ def test_killed_at_ten_moments(options: tuple[str, ...], root: Path, tmp_path: P
     assert base.verify(made) == []
 
 
-@pytest.mark.parametrize(
-    ("sent", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), pytest.param(signal.SIGTERM, 143, "term", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "term")])
 def test_interrupted(sent: int, code: int, word: str, root: Path, slow_engine: Engine) -> None:
     place = Path(os.environ["CCR_CACHE"])
     found, err = kill_after(20, place, SMALL_BLOCKS, *CALL, workspace=root, sent=sent)
