@@ -132,6 +132,13 @@ WRITERS = {
 }  # fmt: skip
 
 
+IN_EACH_FORMAT = [
+    "own.csv",
+    *(pytest.param(f"own.{ending}", marks=pytest.mark.slow) for ending in ("jsonl", "parquet", "xlsx")),
+]
+"""The fast test that follows is of every format."""
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_every_format_has_one_spelling_of_the_columns(name: str, here: Path) -> None:
     WRITERS[name](name, ("photo", "description"))
@@ -314,7 +321,7 @@ def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> N
     assert "known for the text" in run("preise.csv", "--name", "none").err
 
 
-@pytest.mark.parametrize("name", ["own.csv", "own.jsonl", "own.parquet", "own.xlsx"])
+@pytest.mark.parametrize("name", IN_EACH_FORMAT)
 @pytest.mark.parametrize(
     ("header", "columns"),
     [
@@ -443,7 +450,7 @@ GERMAN = {name: f"Bild {name[0]}" for name in CAPTIONS}
         (("image", "id", "text", "de"), "", ("en",)),
     ],
 )
-@pytest.mark.parametrize("name", ["own.csv", "own.jsonl", "own.parquet", "own.xlsx"])
+@pytest.mark.parametrize("name", IN_EACH_FORMAT)
 def test_several_columns_of_texts(
     name: str, header: tuple[str, ...], columns: str, langs: tuple[str, ...], here: Path
 ) -> None:

@@ -183,7 +183,12 @@ def test_equal_seeds_and_stops_give_equal_bytes(place: Chain, tmp_path: Path, mo
 
 @pytest.mark.parametrize(
     ("method", "options"),
-    [("tcl", ()), ("nrccr", ("--set", "heads=2")), ("disncl", ("--set", "visual=gpo")), ("uml", ())],
+    [
+        ("tcl", ()),
+        pytest.param("nrccr", ("--set", "heads=2"), marks=pytest.mark.slow),
+        pytest.param("disncl", ("--set", "visual=gpo"), marks=pytest.mark.slow),
+        ("uml", ()),
+    ],
 )
 def test_every_method_trains_it(method: str, options: tuple[str, ...], place: Chain) -> None:
     call = (*TRAIN, "--method", method, "--epochs", "1", *options)

@@ -79,7 +79,13 @@ OWN_START = ("nrccr", "fume", "disncl", "distil")
 """Methods with networks of their own behind the text encoder, and a student."""
 
 
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in (*OWN_START, "infonce", "uml", "trine") else pytest.param(name, marks=pytest.mark.slow)
+        for name in TRAINED
+    ],
+)
 def test_at_step_0_a_run_scores_what_the_model_does(name: str, aligned: Chain) -> None:
     wanted_VT = similarities(aligned, aligned.find("run", "pretrained"))
     done = train(aligned, name, "head=residual", "lora_rank=2", "epochs=0")
@@ -197,7 +203,7 @@ def test_a_collection_of_test_items_alone(models: dict[str, Path], tmp_path: Pat
     assert "--translate-test" in evaluated.err and "--epochs" not in evaluated.err, "it is close to chance"
 
 
-@pytest.mark.parametrize("family", ["clip", "siglip-2", "altclip"])
+@pytest.mark.parametrize("family", ["clip", "siglip-2", pytest.param("altclip", marks=pytest.mark.slow)])
 def test_an_export_has_the_similarities_of_the_model(family: str, sources: Chain, tmp_path: Path) -> None:
     """The command itself compares the export with the run."""
     root = tmp_path / "workspace"
