@@ -29,6 +29,7 @@ def test_the_same_request_twice_does_no_work_twice(finished: Chain) -> None:
     assert toy.ok("verify", workspace=finished.root).out.count("\tok") == len(Workspace(finished.root).artifacts())
 
 
+@pytest.mark.slow
 def test_another_evaluation_makes_another_card(finished: Chain) -> None:
     run = finished.find("run", "infonce")
     old = toy.ok("export", run.path, workspace=finished.root).made

@@ -132,6 +132,7 @@ def test_a_path_that_is_not_utf8(folder: Path, tmp_path: Path) -> None:
     assert (done.code, done.out) == (2, "") and "UTF-8" in done.err
 
 
+@pytest.mark.slow
 def test_another_collection_is_another_zero_shot_evaluation(finished: Chain) -> None:
     run = finished.find("run", "uml").path
 

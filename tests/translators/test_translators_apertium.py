@@ -79,6 +79,7 @@ def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
     assert all(r.error is None for r in found)
 
 
+@pytest.mark.slow
 @needs_apertium
 def test_a_text_does_not_change_what_becomes_of_later_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """`A lot of` makes Apertium's own tagger change its mind about other words for good."""
@@ -98,6 +99,7 @@ def test_a_text_does_not_change_what_becomes_of_later_ones(monkeypatch: pytest.M
     assert dict(engine.translate(texts, known={0, 2, 4})) == {1: together[1], 3: together[3]}
 
 
+@pytest.mark.slow
 @needs_apertium
 def test_specials_survive_two_hops() -> None:
     engine = make("en", "fr")

@@ -88,6 +88,7 @@ def test_a_marian_that_starts_with_zero_as_opus_mt_does(marian: Path, tmp_path: 
     assert theirs != reference(marian, CAPTIONS)
 
 
+@pytest.mark.slow
 def test_a_t5_whose_output_is_scaled(tmp_path: Path) -> None:
     model = tinymt.t5(tmp_path / "madlad", feed_forward_proj="relu", tie_word_embeddings=True)
     assert transformers.AutoConfig.from_pretrained(model).scale_decoder_outputs
@@ -229,6 +230,7 @@ def test_half_precision_weights_are_converted(marian: Path, tmp_path: Path) -> N
     assert same(toy.translated(translator(tmp_path / "half"), CAPTIONS), reference(tmp_path / "half", CAPTIONS)) == 144
 
 
+@pytest.mark.slow
 def test_a_model_that_ctranslate2_cannot_read_leads_back_to_hf(marian: Path, tmp_path: Path) -> None:
     model = tinymt.marian(tmp_path / "odd", activation_function="tanh")
     with pytest.raises(UsageError, match=r"\bodd\b") as caught:

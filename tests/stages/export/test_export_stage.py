@@ -119,6 +119,7 @@ print(json.dumps([vector_D.tolist(), ids[similarity_V.argmax()], float(similarit
 """
 
 
+@pytest.mark.slow
 def test_pictures_where_there_is_no_ccr(finished: Chain, tmp_path: Path) -> None:
     run = finished.find("run", "uml")
     folder, picture = tmp_path / "elsewhere", finished.folder / "media" / "red-ring.png"

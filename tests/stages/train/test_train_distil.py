@@ -85,6 +85,7 @@ def test_a_deleted_teacher_leaves_the_run_usable(taught: Chain, tmp_path: Path) 
     toy.ok("evaluate", made.path, "--device", "cpu", workspace=root)
 
 
+@pytest.mark.slow
 def test_a_dual_encoder_teaches_as_the_run_pretrained(sources: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     shutil.copytree(sources.root, root)

@@ -187,6 +187,7 @@ def test_a_report_sets_the_run_beside_those_on_one_language(space: Path) -> None
     assert list(shown["method"]) == ["uml [lang=es+fr]"] * 2 and list(shown["lang"]) == ["es", "fr"]
 
 
+@pytest.mark.slow
 def test_who_trains_on_what_people_wrote_is_marked(space: Path, tmp_path: Path) -> None:
     """Where the table says so by its name, and where the captions are those of the data set."""
     human = tmp_path / "human.tsv"

@@ -291,6 +291,7 @@ def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported
     assert fact.label == f"infonce (pairs {digest}) [mended={digest}]"
 
 
+@pytest.mark.slow
 def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path, engine: Engine) -> None:
     path = hand_made(tmp_path / "mine.csv", [{"source_caption_id": c} for c in ("red-circle-en0", "red-circle-en1")])
     engine.knows({"red circle": "rojo"})
@@ -408,6 +409,7 @@ def test_captions_of_every_split_can_be_corrected(finished: Chain, tmp_path: Pat
     assert f"{caption}@es@en" not in texts
 
 
+@pytest.mark.slow
 def test_an_engine_translates_the_noisy_ones_without_a_correction(
     finished: Chain, exported: Path, typed: dict[str, str], engine: Engine
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,38 +47,38 @@ def halves(sources: Chain) -> dict[str, set[str]]:
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, base.Artifact]:
-    made = {}
-    for select_on in ("mt", "human"):
-        made[select_on] = trained_on(toy.toy(), tmp_path_factory.mktemp(select_on), "--select-on", select_on)
-    return made
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], base.Artifact]:
+    """Trains once for each way to select."""
+    return cache(lambda how: trained_on(toy.toy(), tmp_path_factory.mktemp(how), "--select-on", how))
 
 
-@pytest.mark.parametrize("select_on", ["mt", "human"])
+@pytest.mark.parametrize("select_on", ["mt", pytest.param("human", marks=pytest.mark.slow)])
 def test_test_and_the_reporting_half_of_validation_choose_nothing(
-    select_on: str, plain: dict[str, base.Artifact], halves: dict[str, set[str]], tmp_path: Path
+    select_on: str, plain: Callable[[str], base.Artifact], halves: dict[str, set[str]], tmp_path: Path
 ) -> None:
     folder = reworded(lambda item: item[1] == "test" or item[0] in halves["val-report"])
     made = trained_on(folder, tmp_path, "--select-on", select_on)
-    assert made.parents != plain[select_on].parents
-    assert made.files == plain[select_on].files
+    assert made.parents != plain(select_on).parents
+    assert made.files == plain(select_on).files
 
 
 def test_the_selecting_half_of_validation_chooses(
-    plain: dict[str, base.Artifact], halves: dict[str, set[str]], tmp_path: Path
+    plain: Callable[[str], base.Artifact], halves: dict[str, set[str]], tmp_path: Path
 ) -> None:
     made = trained_on(reworded(lambda item: item[0] in halves["val-select"]), tmp_path)
-    assert not run.history(made)["val.SumR"].equals(run.history(plain["mt"])["val.SumR"])
+    assert not run.history(made)["val.SumR"].equals(run.history(plain("mt"))["val.SumR"])
     losses = [c for c in run.history(made) if str(c).startswith("loss.")]
-    assert losses and run.history(made)[losses].equals(run.history(plain["mt"])[losses])
+    assert losses and run.history(made)[losses].equals(run.history(plain("mt"))[losses])
 
 
-def test_human_captions_of_the_target_language_never_train(plain: dict[str, base.Artifact], tmp_path: Path) -> None:
+def test_human_captions_of_the_target_language_never_train(
+    plain: Callable[[str], base.Artifact], tmp_path: Path
+) -> None:
     """The toy data set has none for training; here it gets some, and nothing changes."""
     folder = toy.toy()
     for item in [item for item in folder.items if item[1] == "train"]:
         folder.captions.append([f"{item[0]}-es9", item[0], "es", "9", f"humano {item[0]}", "main"])
-    assert trained_on(folder, tmp_path).files == plain["mt"].files
+    assert trained_on(folder, tmp_path).files == plain("mt").files
 
 
 def test_an_oracle_without_noise_is_the_plain_method(workspace: Chain) -> None:
@@ -146,10 +147,10 @@ def test_a_run_consists_of_what_is_promised(chain: Chain) -> None:
     ("judge", "warmup", "first"),
     [
         ("two-group", 0, 2),  # it reads a whole epoch, and weights the next
-        ("two-group", 1, 2),
+        pytest.param("two-group", 1, 2, marks=pytest.mark.slow),
         ("two-group", 2, 3),
         ("argmax", 0, 1),  # it reads each batch as it is trained on
-        ("argmax", 1, 2),
+        pytest.param("argmax", 1, 2, marks=pytest.mark.slow),
         ("argmax", 2, 3),
         ("oracle", 2, 1),  # it knows
     ],

@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import toy
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results" / "translation_quality.json"
 
 
+@pytest.mark.slow
 def test_committed_results_are_written_only_when_asked(tmp_path: Path) -> None:
     before = RESULTS.read_bytes()
     command = [sys.executable, str(ROOT / "benchmarks" / "translation_quality.py"), str(tmp_path)]

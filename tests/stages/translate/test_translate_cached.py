@@ -99,6 +99,7 @@ def test_what_failed_is_asked_again(root: Path, engine: Engine) -> None:
     assert engine.asked() == ["red circle"] and made.counts["failed"] == 0
 
 
+@pytest.mark.slow
 def test_trying_again_needs_no_cache(root: Path, engine: Engine) -> None:
     """A cache is safe to delete: what succeeded is in the artifact."""
     whole = known(toy.toy())
