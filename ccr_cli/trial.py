@@ -98,7 +98,6 @@ def _ask(path: Path, size: int, how: str, place: Path) -> str:
             _reader = subprocess.Popen(
                 command, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet, text=True
             )
-            atexit.register(_stop, _reader)
         assert _reader.stdin is not None and _reader.stdout is not None
         names = (os.fsencode(file).hex() for file in (path.absolute(), place))
         _reader.stdin.write(f"{MEMORY + EXPANSION * size} {how} {' '.join(names)}\n")
@@ -116,7 +115,6 @@ def _ask(path: Path, size: int, how: str, place: Path) -> str:
             answer = f"reading it takes more than {seconds:.0f} s"
         if late.is_set() or _reader.poll() is not None:
             _stop(_reader)
-            atexit.unregister(_stop)
             _reader = None
         return answer
 
@@ -129,6 +127,12 @@ def _end(reader: subprocess.Popen[str], late: threading.Event) -> None:
 def _stop(reader: subprocess.Popen[str]) -> None:
     reader.kill()
     reader.communicate()
+
+
+@atexit.register
+def _stop_the_last() -> None:
+    if _reader is not None:
+        _stop(_reader)
 
 
 def _read_matlab(path: str, squeezed: bool, folder: Path) -> str:

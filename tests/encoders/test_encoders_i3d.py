@@ -76,6 +76,7 @@ def test_without_weights_it_says_where_they_are() -> None:
         i3d.Config(clip_frames=1)
 
 
+@pytest.mark.slow
 def test_clips_of_files_become_rows(weights: Path, tmp_path: Path) -> None:
     folder = toy.Folder("clips")
     for item, kind in (("a", "video"), ("b", "video"), ("still", "image")):

@@ -203,6 +203,7 @@ def test_every_family_gives_what_its_own_code_gives(family: str, tmp_path: Path)
     assert described["attention"] == ("eager" if hasattr(model.config, "depths") and family != "swin" else "sdpa")
 
 
+@pytest.mark.slow
 def test_resnet_152_has_2048_numbers() -> None:
     """The published config is transformers' default but for the depths."""
     with torch.device("meta"):
