@@ -44,11 +44,11 @@ _LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 BUNDLED = {
     group: frozenset(files.split())
     for group, files in {
-        "methods": "__init__ _coteaching base basic config decl disncl distil fume gsc in2r infonce l2rm ncr nrccr "
-        "pretrained source_only tcl trine uml",
-        "judges": "__init__ argmax base beta config fusion gmm hinge lexical margin mutual none oracle osa rank scores "
-        "structure translation triangle two_group",
-        "losses": "__init__ contrastive credibility decl disncl distil evidential in2r masks mutual ncr nrccr "
+        "methods": "__init__ _coteaching base basic config cream decl disncl distil fume gsc in2r infonce l2rm ncr "
+        "nrccr pretrained source_only tcl trine uml",
+        "judges": "__init__ argmax base beta config fusion gmm hinge lexical margin mutual nce none oracle osa rank "
+        "scores structure translation triangle two_group",
+        "losses": "__init__ contrastive cream credibility decl disncl distil evidential in2r masks mutual ncr nrccr "
         "precision structure transport triplet trust",
         "encoders": "__init__ _transformers base clip efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 i3d "
         "video vision",

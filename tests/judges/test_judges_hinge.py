@@ -1,6 +1,6 @@
-"""Judges of losses, of NCR and L2RM: the losses by loops, and what they find."""
+"""Judges of losses, of NCR, L2RM and CREAM: the losses by loops, and what they find."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccr_cli.judges import beta, gmm
+from ccr_cli.judges import beta, gmm, nce
 from ccr_cli.judges.base import Judge
 from ccr_cli.judges.hinge import JUDGE, hinges
 from ccr_cli.stages.shared.judging import TripletEmbeddings, TripletReadings
@@ -41,7 +41,7 @@ class Sides(TripletReadings):
         for rows in ROWS:
             yield rows, self.of[side[0]][rows], self.of[side[1]][rows], MASK
 
-    def losses(self, side: str) -> npt.NDArray[np.float64]:
+    def hinges(self, side: str) -> npt.NDArray[np.float64]:
         """By loops."""
         out = np.zeros(N)
         for rows in ROWS:
@@ -52,6 +52,16 @@ class Sides(TripletReadings):
                 out[rows[i]] = sum((sum(each) - less) / 39 for each, less in zip(cost, left_out, strict=True))
         return out
 
+    def contrasts(self, side: str) -> npt.NDArray[np.float64]:
+        """By loops."""
+        out = np.zeros(N)
+        for rows in ROWS:
+            sim = (self.of[side[0]][rows] @ self.of[side[1]][rows].T).numpy() / 0.07
+            for i in range(40):
+                for x, less in ((sim, (i - 1) % 40), (sim.T, (i + 1) % 40)):
+                    out[rows[i]] += np.logaddexp.reduce(np.delete(x[i], less)) - x[i, i]
+        return out
+
 
 def test_worked_values() -> None:
     sim = torch.tensor([[0.5, 0.4], [0.6, 0.3]], dtype=torch.float64)
@@ -59,13 +69,19 @@ def test_worked_values() -> None:
     assert hinges(sim, torch.eye(2, dtype=torch.bool)).tolist() == [0.0, 0.0], "captions of one item do not compete"
 
 
-@pytest.mark.parametrize(("judge", "fit"), [(JUDGE, gmm), (beta.JUDGE, beta)], ids=["hinge", "beta"])
-def test_it_splits_the_losses_of_each_side_and_finds_what_is_wrong(judge: Judge, fit: ModuleType) -> None:
+@pytest.mark.parametrize(
+    ("judge", "fit", "losses"),
+    [(JUDGE, gmm, Sides.hinges), (beta.JUDGE, beta, Sides.hinges), (nce.JUDGE, gmm, Sides.contrasts)],
+    ids=["hinge", "beta", "nce"],
+)
+def test_it_splits_the_losses_of_each_side_and_finds_what_is_wrong(
+    judge: Judge, fit: ModuleType, losses: Callable[[Sides, str], npt.NDArray[np.float64]]
+) -> None:
     readings = Sides()
     for side in ("cross_lingual", "cross_modal", "both"):
         p = judge.judge(readings, side).p
         read = {"cross_lingual": ("ST",), "cross_modal": ("VT",), "both": ("VS", "VT")}[side]
-        own = fit.clean_probability(-sum(readings.losses(each) for each in read))
+        own = fit.clean_probability(-sum(losses(readings, each) for each in read))
         if side == "both":
             own = own * p.ST
         np.testing.assert_allclose(p.VT, own, rtol=0, atol=1e-9)

@@ -1,0 +1,111 @@
+"""Co-teaching with soft targets: pairs are clean, hard or noisy (CREAM).
+
+Ma et al., "Cross-modal Retrieval with Noisy Correspondence via Consistency Refining and Mining", IEEE TIP 2024. The
+equations are those of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights.
+Its judge is `nce`; what else differs is in docs/methods/cream.md.
+
+Shape suffixes: B triplets in a batch, C some of them, M models.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ccr_cli.losses.contrastive import infonce
+from ccr_cli.losses.cream import consistency_B, mined
+from ccr_cli.losses.ncr import among
+from ccr_cli.methods import base
+from ccr_cli.methods._coteaching import CoTaught
+from ccr_cli.methods.config import Positive, Share, equal_rates
+
+MOSTLY_CLEAN = 0.85
+"""Share of clean pairs above which clean and hard ones keep all rivals in their targets."""
+
+
+@dataclass(frozen=True)
+class Config(base.Config):
+    """Options of `cream`."""
+
+    temperature: Positive = 0.07
+    """Temperature of the softmax."""
+    threshold: Share = 0.5
+    """Probability above which a model calls a pair clean."""
+    hard_from: Share = 0.25
+    """Share of the epochs after the warm-up before hard pairs are learned, those that only one model calls clean."""
+    noisy_from: Share = 0.375
+    """The same of noisy pairs, which neither calls clean; 1: never."""
+    judge: str = "nce"
+
+
+_PAPER: dict[str, object] = {
+    "judge_side": "cross_modal",
+    "warmup_epochs": 5,
+    "epochs": 45,
+    "lr_drop": 16,
+    "batch_size": 128,
+    "dim": 1024,
+    "clip_norm": 2.0,
+    **equal_rates(2e-4),
+}
+
+
+class Method(CoTaught):
+    """Contrast with targets between the given pair and its rivals, for each kind of pair by itself."""
+
+    PRESETS: ClassVar[dict[str, dict[str, object]]] = {
+        "paper": _PAPER,
+        "paper-coco": {**_PAPER, "epochs": 25, "hard_from": 0.5, "noisy_from": 0.75},
+    }
+
+    config: Config
+
+    def losses(self, batch: base.Batch) -> dict[str, Tensor]:
+        """Sums over both models, of V-S and V-T: InfoNCE in the warm-up, then the contrast of each kind of pair."""
+        sims = [base.views(encoder, batch) for encoder in self.encoders()]
+        beliefs = self.peers_beliefs(batch, sims)
+        guides = self.steady_views(batch) if batch.judged else []
+        terms: dict[str, list[Tensor]] = {}
+        for view in ("VS", "VT"):
+            guess, p_MB = [getattr(guide, view) for guide in guides], [getattr(belief, view) for belief in beliefs]
+            for model, sim in enumerate(sims):
+                for part, loss in self._parts(getattr(sim, view), sim.mask, p_MB, guess, model).items():
+                    terms.setdefault(f"{part}_{view.lower()}", []).append(loss)
+        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+
+    def _parts(
+        self, sim_BB: Tensor, mask_BB: Tensor, p_MB: Sequence[Tensor], guess: Sequence[Tensor], model: int
+    ) -> dict[str, Tensor]:
+        """The loss of one view of one model, a mean over the batch; `p_MB` are what the models' peers believe.
+
+        `guess` is the view by either model, empty in the warm-up. Kinds of pairs are rivals among themselves only, as
+        in the batches of the code.
+        """
+        c = self.config
+        if not guess:
+            return {"warmup": 2 * infonce(sim_BB, c.temperature, mask_BB, p_MB[model])}
+        votes_B = torch.stack([p_B > c.threshold for p_B in p_MB]).sum(dim=0)
+        member = {"clean": votes_B == 2, "hard": votes_B == 1, "noisy": votes_B == 0}
+        own = {
+            kind: torch.stack([consistency_B(*among(of_B, x, mask_BB), c.temperature) for x in guess])
+            for kind, of_B in member.items()
+        }
+        mean_B = torch.stack(list(p_MB)).mean(dim=0)
+        belief = {"clean": p_MB[model][member["clean"]], "hard": mean_B[member["hard"]]}
+        label = {kind: p_C + (1 - p_C) * own[kind][model] for kind, p_C in belief.items()}
+        label["noisy"] = own["noisy"].mean(dim=0)
+
+        after, span = self.epoch - c.warmup_epochs, self.epochs - c.warmup_epochs
+        learns_hard, learns_noisy = (after > int(share * span) for share in (c.hard_from, c.noisy_from))
+        usual = float(torch.cat(list(label.values())).mean())
+        least = {"clean": usual if learns_hard else 1.0, "hard": usual, "noisy": usual}
+        if bool(member["clean"].double().mean() > MOSTLY_CLEAN):
+            least |= {"clean": 0.0, "hard": 0.0}
+        learned = ["clean"] + ["hard"] * learns_hard + ["noisy"] * learns_noisy
+        parts = {}
+        for kind in learned:
+            sim_CC, mask_CC = among(member[kind], sim_BB, mask_BB)
+            parts[kind] = mined(sim_CC, label[kind], mask_CC, c.temperature, least[kind]) / len(sim_BB)
+        return parts
