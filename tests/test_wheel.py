@@ -115,8 +115,9 @@ def test_the_wheel_carries_the_data_sets_and_works_elsewhere(tmp_path: Path) -> 
     assert {"multi30k", "multi30k-task2", "vatex"} <= {name for name, state in states.items() if state == "collection"}
     checked = run(tmp_path / "venv" / "bin" / "ccr", "data", "verify", "noto-emoji", at=empty)
     assert str(site / "ccr_cli" / "data_manifests" / "noto-emoji") in checked
+    load = "from ccr_cli.report.page.rendering import served"
     assert "<title>Search</title>" in run(
-        python, "-c", "from ccr_cli.report.page.rendering import search_page; print(search_page())", at=empty
+        python, "-c", f"{load}; print(served('search_page', 'Search', 'search_page.css'))", at=empty
     )
     assert not list(empty.iterdir())
 

@@ -84,10 +84,10 @@ class TransformerTextEncoder(nn.Module):
         self._config: dict[str, Any] = config.to_dict()
         kind = str(text_config.model_type)
         self.packs = pooling != "own" and kind in _FROM_ZERO | _AFTER_PADDING
-        self._width: int | None = None
+        self.width: int | None = None
         """The length to pad texts to if the model reads padding as text: SigLIP's own pooling takes the last place."""
         if pooling == "own" and kind.startswith("siglip"):
-            self._width = int(text_config.max_position_embeddings)
+            self.width = int(text_config.max_position_embeddings)
         if pooling != "own":
             for part in ("pooler", "head"):  # a vector of the whole text by other means, which nothing here reads
                 if (unread := getattr(model, part, None)) is not None:
@@ -135,7 +135,7 @@ class TransformerTextEncoder(nn.Module):
 
     def _groups(self, texts: Texts) -> list[Ints]:
         lengths_B = texts.lengths_B.numpy()
-        if self._width is not None:
+        if self.width is not None:
             return [np.arange(len(lengths_B))]
         return length_groups(lengths_B, OVERHEAD_CUDA if texts.ids_N.is_cuda else OVERHEAD_CPU)
 
@@ -151,7 +151,7 @@ class TransformerTextEncoder(nn.Module):
     def _padded(self, texts: Texts, rows_B: Ints) -> tuple[Any, Tensor]:
         """What the model gives of some texts, padded on the right, and their mask (B, L)."""
         lengths_B = texts.lengths_B.numpy()[rows_B]
-        width, device = self._width or int(lengths_B.max()), texts.ids_N.device
+        width, device = self.width or int(lengths_B.max()), texts.ids_N.device
         row_B = torch.from_numpy(rows_B).to(device, non_blocking=True)
         begin_B1 = texts.offsets_B1[row_B].unsqueeze(1)
         column_L = torch.arange(width, device=device)
@@ -160,7 +160,7 @@ class TransformerTextEncoder(nn.Module):
         mask_BL = (place_BL >= 0) & (place_BL < length_B1)
         ids_BL = texts.ids_N[(begin_B1 + place_BL).clamp(0, len(texts.ids_N) - 1)]
         ids_BL = torch.where(mask_BL, ids_BL, self.pad_id)
-        if self._width is not None or lengths_B.min() == width:
+        if self.width is not None or lengths_B.min() == width:
             return self.model(input_ids=ids_BL), mask_BL
         attention_mask = mask_BL.long()
         if self.model.config.model_type in _T5:
@@ -197,11 +197,6 @@ class TransformerTextEncoder(nn.Module):
             layer.weight.copy_(last.weight)
             layer.bias.zero_() if last.bias is None else layer.bias.copy_(last.bias)
         return _OWN_POOLING[kind], [layer]
-
-    @property
-    def width(self) -> int | None:
-        """The length to pad texts to if the model reads padding as text; else None."""
-        return self._width
 
     def freeze(self, layers: int) -> None:
         """Freezes the lowest `layers` layers and the embeddings before them.

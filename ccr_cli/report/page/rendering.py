@@ -65,17 +65,7 @@ environment.filters |= {"prose": prose, "likely": likely}
 environment.globals["MISSING"] = MISSING
 
 
-def search_page() -> tuple[str, str]:
-    """The page of `ccr serve`, the same for every run, and its policy."""
-    return _served("search_page", "Search", "search_page.css")
-
-
-def review_page() -> tuple[str, str]:
-    """The page of `ccr review`, the same for every diagnosis, and its policy."""
-    return _served("review_page", "Review", "search_page.css", "review_page.css")
-
-
-def _served(name: str, title: str, *styles: str) -> tuple[str, str]:
+def served(name: str, title: str, *styles: str) -> tuple[str, str]:
     """A page that talks to the server it came from and to nobody else, and its content security policy.
 
     By that only its script and style sheet run, and only the server is reachable.

@@ -400,7 +400,7 @@ def _queries(result: Result) -> str:
     if result.get("queries"):
         parts.append(signature_words.queries(result["queries"]))
     if result["fusion"] != "none":
-        parts.append(_fusion(result["fusion"]))
+        parts.append(TRANSLATE_TEST if is_translate_test(result["fusion"]) else f"fused {result['fusion']}")
     if result.get("reading"):
         parts.append(f"{result['reading']} alone")
     signature = signature_of(result)
@@ -409,10 +409,6 @@ def _queries(result: Result) -> str:
     if result.get("corrupt"):
         parts.append(_corruption(result["corrupt"], result["lang"]))
     return ", ".join(parts)
-
-
-def _fusion(value: str) -> str:
-    return TRANSLATE_TEST if is_translate_test(value) else f"fused {value}"
 
 
 def _corruption(text: str, lang: str) -> str:

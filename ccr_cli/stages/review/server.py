@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt, ValidationError
 
 from ccr_cli.console import warn
 from ccr_cli.data.review_file import ChangedError
-from ccr_cli.report.page.rendering import review_page
+from ccr_cli.report.page.rendering import served
 from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.review.stage import Review
 from ccr_cli.stages.search.options import ListenOptions
@@ -34,7 +34,7 @@ class _Judgement(BaseModel):
 def application(review: Review, rules: AccessRules) -> Guard:
     """The ASGI application. Verdicts are written one after the other, on the server's only thread for requests."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    add_page(app, *review_page())
+    add_page(app, *served("review_page", "Review", "search_page.css", "review_page.css"))
     pool, reduced = ThreadPoolExecutor(2), lru_cache(KEPT)(lambda path: small(path, SIDE, MOST_PIXELS))
 
     def written(change: Callable[[], int | None]) -> dict[str, Any]:

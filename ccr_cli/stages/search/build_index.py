@@ -91,7 +91,9 @@ def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str,
     about = {"type": kind, "effort": index.effort, "recall": measured, "measured_on": source, "bytes": expected}
     if not index.exact:
         about["depth"] = index.depth
-    build.environment["query_ms"] = _milliseconds(lambda q_1D: _compared(index, rows_VD, q_1D, k), measuring_QD)
+    build.environment["query_ms"] = _milliseconds(
+        lambda q_1D: rows_VD[index.nearest(q_1D, k)[0]] @ q_1D[0], measuring_QD
+    )
     build.environment["exact_query_ms"] = _milliseconds(lambda q_1D: exact(q_1D, rows_VD, k), measuring_QD)
     index.write(build.folder)
     write_table(build.folder / "entries.parquet", pd.DataFrame({"id": list(searcher.ids)}), index_artifact.ENTRIES)
@@ -111,11 +113,6 @@ def _kind(options: IndexOptions, count: int, dim: int) -> tuple[str, int]:
         problem = f"an index {kind!r} of {count:,} x {dim} numbers takes {needed:,} bytes, more than --memory"
         raise UsageError(f"{problem} {options.memory:,}", hint="without --factory, --memory chooses one that fits")
     return kind, needed
-
-
-def _compared(index: Index, rows_VD: Tensor, query_1D: Tensor, k: int) -> Tensor:
-    """Similarities of the candidates of a query."""
-    return rows_VD[index.nearest(query_1D, k)[0]] @ query_1D[0]
 
 
 def _milliseconds(search: Callable[[Tensor], object], query_QD: Tensor) -> float:

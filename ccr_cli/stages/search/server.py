@@ -26,7 +26,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 import ccr_cli
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.report.page.rendering import search_page
+from ccr_cli.report.page.rendering import served
 from ccr_cli.report.thumbnails import small
 from ccr_cli.stages.search.options import ListenOptions, ServerOptions
 from ccr_cli.stages.search.server_guard import LOOPBACK, AccessRules, Guard
@@ -104,28 +104,18 @@ class Service:
             pictures = False
         reduced = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
         examples = searcher.examples(EXAMPLES)
-        self._searcher, self._examples, self.pictures, self._small = searcher, examples, pictures, reduced
-
-    @property
-    def opened_ns(self) -> int:
-        """When the artifacts were read, in nanoseconds since the epoch."""
-        return self._searcher.opened_ns
-
-    @property
-    def identity(self) -> tuple[Any, ...]:
-        """What tells the searched artifacts from others."""
-        return self._searcher.identity
+        self.searcher, self._examples, self.pictures, self._small = searcher, examples, pictures, reduced
 
     async def prometheus(self) -> Response:
         """The metrics."""
-        searcher, index = self._searcher, self._searcher.index
+        searcher, index = self.searcher, self.searcher.index
         about = {"version": ccr_cli.__version__, "run": searcher.trained.name, "data": searcher.data.name}
         about |= {"split": str(searcher.options.split), "index": index.name if index else ""}
         return Response(self.metrics.text(len(searcher.ids), about), media_type=CONTENT_TYPE)
 
     async def about(self) -> dict[str, Any]:
         """Facts for the page: the data, the run, what is searched."""
-        searcher, options = self._searcher, self._searcher.options
+        searcher, options = self.searcher, self.searcher.options
         facts: dict[str, Any] = {
             "data": searcher.data.name,
             "run": searcher.trained.name,
@@ -139,8 +129,8 @@ class Service:
         """Searches with words."""
         if not q.strip():
             raise HTTPException(400, "the query is empty")
-        if lang is not None and lang not in self._searcher.langs:
-            raise HTTPException(400, f"languages: {', '.join(self._searcher.langs)}")
+        if lang is not None and lang not in self.searcher.langs:
+            raise HTTPException(400, f"languages: {', '.join(self.searcher.langs)}")
 
         answer: Future[dict[str, Any]] = Future()
         with self._lock:
@@ -163,7 +153,7 @@ class Service:
                 answer.set_result({"query": q, **outcome})
 
     def _outcomes(self, texts: list[str], top: int) -> list[dict[str, Any] | Exception]:
-        searcher = self._searcher
+        searcher = self.searcher
         try:
             return [_facts(searcher, answer) for answer in searcher.texts(texts, top)]
         except ArtifactError as error:  # the run has vectors of other texts only
@@ -179,7 +169,7 @@ class Service:
             raise HTTPException(501, "this run does not support search with pictures")
 
         def search() -> dict[str, Any]:
-            searcher = self._searcher
+            searcher = self.searcher
             features = searcher.encoder.image(open_picture(body))
             return _facts(searcher, searcher.picture(features, "", top))
 
@@ -187,7 +177,7 @@ class Service:
 
     async def media(self, item: str, large: bool = False) -> Response:
         """A reduced copy of an item's picture; never the file itself."""
-        path = self._searcher.image(item)
+        path = self.searcher.image(item)
         work = path and self._media_pool.submit(self._small, path, SIDES[large])
         copy = await asyncio.wrap_future(work) if work else None
         if copy is None:
@@ -236,7 +226,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
     app.get("/search")(service.text)
     app.get("/media")(service.media)
     app.get("/metrics")(service.prometheus)
-    add_page(app, *search_page())
+    add_page(app, *served("search_page", "Search", "search_page.css"))
 
     @app.post("/search")
     async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
@@ -290,7 +280,7 @@ def watch(service: Service, root: Path, reopen: Callable[[], Searcher]) -> None:
         return sorted(found)
 
     last = state()
-    loaded = [each for each in last if each[1] <= service.opened_ns]  # opening takes a while
+    loaded = [each for each in last if each[1] <= service.searcher.opened_ns]  # opening takes a while
     while True:
         time.sleep(SETTLE)
         last, before = state(), last
@@ -299,7 +289,7 @@ def watch(service: Service, root: Path, reopen: Callable[[], Searcher]) -> None:
         loaded = last
         try:
             searcher = reopen()
-            if searcher.identity == service.identity:
+            if searcher.identity == service.searcher.identity:
                 continue
             service.use(searcher)
         except Exception as error:  # whatever is wrong with it, the earlier one serves

@@ -159,7 +159,7 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
     counts = np.zeros(len(items), np.int64)
     shape: tuple[int, ...] = ()
     partial = table.with_suffix(".partial")
-    ahead: Prefetch[Medium, Tensor] = Prefetch(media.values(), reader.read, workers=threads, most=AHEAD)
+    ahead: Prefetch[Medium, Tensor] = Prefetch(list(media.values()), reader.read, workers=threads, most=AHEAD)
     try:
         with partial.open("wb") as handle, progress(len(items), "decode", "items") as advance:
             for number, part in ahead:

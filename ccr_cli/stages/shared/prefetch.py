@@ -7,7 +7,7 @@ between processes (docs/decisions.md). Each thread computes on one processor.
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from threading import Condition, Thread
@@ -44,16 +44,15 @@ class Prefetch(Generic[M, T]):
     """Runs generators in threads and yields their parts, task by task in the order of the tasks.
 
     At most `most` parts wait at a time, and as many tasks are under way. The first task always has room for one part,
-    so the work never stalls. An iterator of tasks is advanced when a thread begins the next one.
+    so the work never stalls.
     """
 
-    def __init__(self, tasks: Iterable[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
-        self._tasks, self._run, self._most = iter(tasks), run, most
+    def __init__(self, tasks: Sequence[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:
+        self._tasks, self._run, self._most = tasks, run, most
         self._changed = Condition()
         self._parts: dict[int, deque[T | End[object]]] = {}
         self._begun = self._first = self._waiting = 0
-        self._stopped = self._exhausted = False
-        self._error: Exception | None = None
+        self._stopped = False
         self._threads = [Thread(target=self._work, daemon=True) for _ in range(workers)]
 
     def __iter__(self) -> Iterator[tuple[int, T | End[object]]]:
@@ -81,9 +80,7 @@ class Prefetch(Generic[M, T]):
             self._first = number
             self._changed.notify_all()
             while not (parts := self._parts.get(number)):
-                if self._exhausted and number >= self._begun:
-                    if self._error is not None:
-                        raise self._error
+                if number == len(self._tasks):
                     return []
                 self._changed.wait()
             taken = list(parts)
@@ -97,33 +94,26 @@ class Prefetch(Generic[M, T]):
     def _work(self) -> None:
         torch.set_num_threads(1)  # for this thread; else each would start one per processor
         with suppress(_StoppedError):
-            while (begun := self._begin()) is not None:
-                number, task = begun
+            while (number := self._begin()) < len(self._tasks):
                 end: End[object]
                 try:
-                    end = End(result=self._all_of(number, self._run(task)))
+                    end = End(result=self._all_of(number, self._run(self._tasks[number])))
                 except _StoppedError:
                     raise
                 except Exception as error:
                     end = End(error=error)
                 self._put(number, end)
 
-    def _begin(self) -> tuple[int, M] | None:
+    def _begin(self) -> int:
+        """The number of the next task to begin, which may not exist."""
         with self._changed:
             while self._begun - self._first >= self._most and not self._stopped:
                 self._changed.wait()
-            if self._stopped or self._exhausted:
-                return None
-            try:
-                task = next(self._tasks)
-            except Exception as error:
-                self._exhausted = True
-                self._error = None if isinstance(error, StopIteration) else error
-                self._changed.notify_all()
-                return None
+            if self._stopped:
+                raise _StoppedError
+            self._parts[self._begun] = deque()
             self._begun += 1
-            self._parts[self._begun - 1] = deque()
-            return self._begun - 1, task
+            return self._begun - 1
 
     def _all_of(self, number: int, parts: Iterator[T]) -> object:
         while True:
