@@ -29,7 +29,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
 from ccr_cli.metrics.detection import auroc
-from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, panels, to_svg
+from ccr_cli.report.figures.canvas import CLEAN, FAINT, NOISY, drawing, new_figure, to_svg
 from ccr_cli.stages.data.feature_files import import_mat
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.shared.embedding import encode_and_embed
@@ -213,7 +213,7 @@ def draw_densities(curves_of: dict[str, Any]) -> str:
     edges = np.linspace(0, 1, BINS + 1)
     with drawing():
         figure = new_figure(11.5, 5.6)
-        for line, (name, sides) in zip(panels(figure, 2, 3, sharex=True), curves_of.items(), strict=True):
+        for line, (name, sides) in zip(figure.subplots(2, 3, sharex=True), curves_of.items(), strict=True):
             for panel, (side, title) in zip(line, SIDES.items(), strict=True):
                 for which, color, what in (("in", CLEAN, "trained on"), ("out", NOISY, "left out")):
                     density = sides[side][which]
@@ -240,7 +240,7 @@ def draw(curves_of: dict[str, Any], queries: int) -> str:
     """Two panels of mAP and one of the queries that keep an answer, against the share deleted."""
     with drawing():
         figure = new_figure(11.5, 4.3)
-        axes = panels(figure, 1, 3)[0]
+        axes = figure.subplots(1, 3)
         for panel, direction in zip(axes, DIRECTIONS, strict=False):
             for name, (color, marker) in LOOKS.items():
                 points = curves_of[name][direction]

@@ -130,13 +130,13 @@ def table(measured: list[dict[str, Any]]) -> str:
 
 def figure(measured: list[dict[str, Any]]) -> str:
     """CPU time and memory of each stage against the number of items, both axes logarithmic; as SVG."""
-    from ccr_cli.report.figures.canvas import drawing, new_figure, panels, to_svg
+    from ccr_cli.report.figures.canvas import drawing, new_figure, to_svg
 
     colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08")
     sizes = sorted({row["items"] for row in measured})
     with drawing():
         drawn = new_figure(11, 4.4)
-        axes = panels(drawn, 1, 2)[0]
+        axes = drawn.subplots(1, 2)
         seconds = ("cpu_seconds", "CPU seconds", 1, (1, 3, 10, 30, 100, 300))
         memory = ("peak_mib", "peak memory (GB)", 1024, (0.25, 0.5, 1, 2, 4))
         for ax, (name, what, unit, ticks) in zip(axes, (seconds, memory), strict=True):

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, panels, spread_apart, to_svg
+from ccr_cli.report.figures.canvas import FAINT, INK, drawing, new_figure, spread_apart, to_svg
 from robustness import grid
 from robustness.grid import ORACLE, RATIOS, TARGETS, TWICE
 from robustness.tables import WHERES, Results, by_epoch
@@ -88,7 +88,7 @@ def draw(results: Results) -> str:
     lines = points(results)
     with drawing():
         figure = new_figure(11.5, 5.2)
-        for axes, target in zip(panels(figure, 1, len(TARGETS), sharey=True)[0], TARGETS, strict=True):
+        for axes, target in zip(figure.subplots(1, len(TARGETS), squeeze=False, sharey=True)[0], TARGETS, strict=True):
             for label, line in lines.get(target, {}).items():
                 look = style(label)
                 axes.plot([100 * r for r, _, _ in line], [mean for _, mean, _ in line], **look, clip_on=False)
@@ -136,7 +136,9 @@ def epochs(results: Results) -> str:
     known = by_epoch(results)
     with drawing():
         drawn = new_figure(11.5, 4.4)
-        for axes, (noise, target) in zip(panels(drawn, 1, len(WHERES), sharey=True)[0], WHERES, strict=True):
+        for axes, (noise, target) in zip(
+            drawn.subplots(1, len(WHERES), squeeze=False, sharey=True)[0], WHERES, strict=True
+        ):
             for label in (name for name in grid.methods() if name not in LEFT_OUT):
                 each = known.get((label, noise, target))
                 if each and (noise or label != ORACLE):  # without noise the oracle is `infonce`

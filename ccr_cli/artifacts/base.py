@@ -120,11 +120,7 @@ class Artifact:
 
     def toml(self, name: str) -> dict[str, Any]:
         """Reads one of the artifact's TOML files; raises what `json` raises."""
-        path = self.file(name)
-        try:
-            return self._fitting(name, tomllib.loads(read_utf8(path)))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise ArtifactError(f"{path} is not valid TOML: {error}") from None
+        return self._fitting(name, read_toml(self.file(name)))
 
     def _fitting(self, name: str, value: Any) -> dict[str, Any]:
         """Returns the content of a file if it has the shape of the kind's file of this name; else ArtifactError."""
@@ -319,6 +315,14 @@ def parse_json(path: Path, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ArtifactError(f"{path} is not valid JSON: {str(error)[:200]}") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Reads a TOML file; raises ArtifactError if it is not valid TOML."""
+    try:
+        return tomllib.loads(read_utf8(path))
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ArtifactError(f"{path} is not valid TOML: {error}") from None
 
 
 def read_utf8(path: Path) -> str:

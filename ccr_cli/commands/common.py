@@ -258,7 +258,11 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
         if os.environ.get("WORLD_SIZE", "1") != "1":  # torch's warnings about DistributedDataParallel, of all processes
             os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         try:
-            _check_address_space()
+            limit = process_memory.address_space()
+            if limit is not None and limit < LEAST_ADDRESS_SPACE:
+                least = f"and ccr needs {LEAST_ADDRESS_SPACE >> 30}"
+                problem = f"the address space is limited to {limit / 2**30:.3g} GiB, {least}"
+                raise ResourceError(problem, hint="raise the limit: ulimit -v unlimited")
             objects = {}
             for name, group in groups.items():
                 fields = [field for field in dataclasses.fields(group) if field.name in flags]
@@ -302,14 +306,6 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 LEAST_ADDRESS_SPACE = 3 << 30
 """Bytes. Libraries take some 1.2 GiB; with less than 2 GiB left, OpenBLAS waits for ever and others crash."""
-
-
-def _check_address_space() -> None:
-    """Refuses to start under a limit of the address space that libraries do not survive."""
-    limit = process_memory.address_space()
-    if limit is not None and limit < LEAST_ADDRESS_SPACE:
-        problem = f"the address space is limited to {limit / 2**30:.3g} GiB, and ccr needs {LEAST_ADDRESS_SPACE >> 30}"
-        raise ResourceError(problem, hint="raise the limit: ulimit -v unlimited")
 
 
 def _terminate(signum: int, frame: object) -> None:

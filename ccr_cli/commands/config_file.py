@@ -8,7 +8,7 @@ from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.artifacts import run as runs
-from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.base import Artifact, read_toml
 from ccr_cli.data import toml
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.stages.shared.options import flag
@@ -25,7 +25,7 @@ def words(path: Path, others: Sequence[str] = ()) -> list[str]:
         UsageError: If it names another file, or `set` is not a table.
     """
     try:
-        content = toml.read(path)
+        content = read_toml(path)
     except OSError as error:
         raise ArtifactError(f"the file of settings {str(path)!r} cannot be read: {error.strerror}") from None
     except ArtifactError as error:

@@ -10,7 +10,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.artifacts.base import Artifact
-from ccr_cli.artifacts.build import Planned, recorded_as, recorded_words
+from ccr_cli.artifacts.build import Planned, recorded_as, recorded_words, without_option
 from ccr_cli.commands import common as c
 
 if TYPE_CHECKING:
@@ -90,12 +90,6 @@ def _train(inputs: Inputs, cell: SweepCell) -> Artifact:
     """Trains a run, which records the command that trains it alone."""
     from ccr_cli.stages.train.stage import train
 
-    words: list[str] = []
-    rest = iter(recorded_words())
-    for word in rest:
-        if word in ("--sweep", "--shard"):
-            next(rest, None)
-        elif not word.startswith(("--sweep=", "--shard=")):
-            words.append(word)
+    words = without_option(without_option(recorded_words(), "--sweep"), "--shard")
     with recorded_as([*words, *cell.arguments()]):
         return train(inputs, cell.options)

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.artifacts.base import read_toml
 from ccr_cli.artifacts.workspace import slug
-from ccr_cli.data import toml
 from ccr_cli.data.formats import formats, options_of
 from ccr_cli.data.manifests import SPLITS, bundled_root, refuse_lang
 from ccr_cli.data.protocols import read_protocols
@@ -185,7 +185,7 @@ _NEEDED = {
 
 def read(path: Path) -> tuple[Variant, ...]:
     """Reads a manifest and checks it; returns its variants, the default one first. ArtifactError names file and key."""
-    about = toml.read(path)
+    about = read_toml(path)
     _check_keys(about, "collection", str(path))
     read_protocols(about, str(path))
     for key in ("ids", "variants", "files", "protocols"):

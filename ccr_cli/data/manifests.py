@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from ccr_cli.artifacts.base import sha256_file, sha256_text
+from ccr_cli.artifacts.base import read_toml, sha256_file, sha256_text
 from ccr_cli.artifacts.dataset import CAPTIONS, ITEMS
 from ccr_cli.console import HIDDEN, counted, plain
-from ccr_cli.data import toml
 from ccr_cli.data.formats.base import listed
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.protocols import read_protocols
@@ -54,7 +53,7 @@ def bundled_root() -> Path:
 def bundled() -> dict[str, dict[str, Any]]:
     """Reads the manifests of every bundled data set, by name."""
     paths = sorted(bundled_root().glob("*/manifest.toml"))
-    return {path.parent.name: toml.read(path) for path in paths}
+    return {path.parent.name: read_toml(path) for path in paths}
 
 
 def read_folder(path: Path) -> Folder:
@@ -90,7 +89,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"{path} is missing, so {path.parent} is not in ccr's dataset format",
             hint="the format is described in docs/dataset-format.md; bundled data sets: ccr data list",
         )
-    manifest = toml.read(path)
+    manifest = read_toml(path)
     for key in ("name", "source_lang"):
         if not isinstance(manifest.get(key), str):
             raise ArtifactError(f"{path} lacks the key {key!r} (a string)")

@@ -184,7 +184,10 @@ class NgramTokenizer(Tokenizer):
             for kind, piece in self._split(text):
                 known = self._pieces.get(piece)
                 if known is None:
-                    known = [[self._hash(feature) for feature in token] for token in self._tokens(kind, piece)]
+                    tokens = [
+                        [f.encode("utf-8", "surrogatepass") for f in token] for token in self._tokens(kind, piece)
+                    ]
+                    known = [[1 + zlib.crc32(f) % (self.buckets - 1) for f in token] for token in tokens]
                     if kind == "word":  # words repeat, runs of CJK hardly do
                         self._pieces[piece] = known
                 ids.extend(known)
@@ -206,9 +209,6 @@ class NgramTokenizer(Tokenizer):
         marked = f"<{piece}>"
         sizes = range(self.ngram_min, min(self.ngram_max, len(marked) - 1) + 1)
         return [[marked, *(marked[i : i + n] for n in sizes for i in range(len(marked) - n + 1))]]
-
-    def _hash(self, feature: str) -> int:
-        return 1 + zlib.crc32(feature.encode("utf-8", "surrogatepass")) % (self.buckets - 1)
 
 
 class HFTokenizer(Tokenizer):

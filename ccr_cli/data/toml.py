@@ -1,24 +1,11 @@
-"""Reads and writes the TOML of manifests; the standard library only reads it."""
+"""Writes the TOML of manifests, which the standard library only reads."""
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ccr_cli.artifacts.base import read_utf8
-from ccr_cli.errors import ArtifactError
-
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Reads a manifest; ArtifactError if it is not valid."""
-    try:
-        return tomllib.loads(read_utf8(path))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ArtifactError(f"{path} is not valid TOML: {error}") from None
 
 
 def dumps(content: Mapping[str, Any]) -> str:

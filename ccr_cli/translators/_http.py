@@ -322,12 +322,16 @@ class Client:
             self._next = max(self._next, self._clock() + seconds)
 
     def map(
-        self, texts: Iterable[tuple[int, T]], ask: Callable[[Connection, T], R]
+        self,
+        texts: Iterable[tuple[int, T]],
+        ask: Callable[[Connection, T], R],
+        outage: Callable[[Failure], Exception] = lambda last: last,
     ) -> Iterator[tuple[int, R | Failure]]:
         """Yields the position and the result or failure of each text (or batch) as `ask` returns or raises it.
 
         Raises:
-            Failure: After all results that still came, where no more requests are sent.
+            Exception: After all results that still came, where no more requests are sent: `outage` of the last failure.
+                It is raised here, so that its context does not name URLs.
         """
         run = _Run(self, ask)
         for text in texts:
@@ -345,7 +349,7 @@ class Client:
         finally:
             run.stop.set()
         if run.end is not None:
-            raise run.end
+            raise outage(run.end) if isinstance(run.end, Failure) else run.end
 
 
 @dataclass

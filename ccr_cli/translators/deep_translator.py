@@ -269,18 +269,12 @@ class Translator:
         if todo and not self._announced:
             self._announced = True
             say(f"captions ({self._languages}) are sent to {self._provider.title}: {self.host}")
-        end = None
-        try:
-            for position, result in self._client.map(todo, self._ask):
-                if isinstance(result, Failure):
-                    yield position, Translation(None, error=str(result))
-                else:
-                    self._translated += 1
-                    yield position, Translation(result)
-        except Failure as last:
-            end = self._error(last)
-        if end is not None:
-            raise end
+        for position, result in self._client.map(todo, self._ask, self._error):
+            if isinstance(result, Failure):
+                yield position, Translation(None, error=str(result))
+            else:
+                self._translated += 1
+                yield position, Translation(result)
 
     def describe(self) -> dict[str, str]:
         """Names the provider, its server and its terms."""

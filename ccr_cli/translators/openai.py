@@ -318,14 +318,12 @@ class Translator:
 
     def _answers(self, batches: list[list[str]]) -> Iterator[tuple[int, Answer | Failure]]:
         """Yields the answer to each request by its position; UnavailableError where the server is given up."""
-        end = None
-        try:
-            yield from self._client.map(enumerate(batches), self._ask)
-        except Failure as last:
-            end = last
-        if end is not None:  # raised here, so that its context does not name URLs
+
+        def error(last: Failure) -> UnavailableError:
             where = f"{self.config.url} ({_PORTS})" if _is_loopback(self.config) else self.config.url
-            raise outage(end, self.host, self._translated, self.config, where, self._remedy(end))
+            return outage(last, self.host, self._translated, self.config, where, self._remedy(last))
+
+        return self._client.map(enumerate(batches), self._ask, error)
 
     def _remedy(self, refusal: Failure) -> str:
         """What to do where the server refuses all requests."""

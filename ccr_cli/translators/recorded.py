@@ -20,7 +20,6 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.console import say
-from ccr_cli.data import toml
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows
@@ -147,7 +146,7 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     tables: dict[Path, _Table] = {}
     manifest = dataset_dir / "manifest.toml"
     if manifest.is_file():
-        for entry in toml.read(manifest).get("translations", []):
+        for entry in base.read_toml(manifest).get("translations", []):
             name, *facts = (str(entry.get(key, "")) for key in ("file", *_FACTS))
             path = dataset_dir / name
             if not path.is_file():

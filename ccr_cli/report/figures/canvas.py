@@ -192,12 +192,6 @@ def across(count: int) -> int:
     return 2 if count in (2, 4) else min(count, 3)
 
 
-def panels(figure: Figure, rows: int, columns: int, **options: Any) -> list[list[Axes]]:
-    """A grid of axes."""
-    grid = figure.subplots(rows, columns, squeeze=False, **options)
-    return [list(line) for line in grid]
-
-
 def panel_grid(
     count: int, width: float, height: float, *, least: float = 0.0, extra: float = 0.0, sharey: bool = False
 ) -> tuple[Figure, list[Axes]]:
@@ -208,7 +202,7 @@ def panel_grid(
     columns = across(count)
     rows = -(-count // columns)
     figure = new_figure(max(width * columns, least), height * rows + extra)
-    axes = [ax for line in panels(figure, rows, columns, sharey=sharey) for ax in line]
+    axes = list(figure.subplots(rows, columns, squeeze=False, sharey=sharey).flat)
     for ax in axes[count:]:
         ax.set_visible(False)
     return figure, axes[:count]

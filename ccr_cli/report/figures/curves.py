@@ -271,7 +271,7 @@ def by_epoch(histories: Sequence[tuple[str, TrainingHistory]], metric: str = "Su
     width = max(9.2 * min(len(ratios), 4) / 4, 5.0)
     ncols, lines = canvas.legend_size(list(look), width, 9.5)
     drawn = canvas.new_figure(width, (4.7 if judged else 2.7) + 0.2 * lines)
-    axes = canvas.panels(drawn, 2 if judged else 1, len(ratios), sharex="col", sharey="row")
+    axes = drawn.subplots(2 if judged else 1, len(ratios), squeeze=False, sharex="col", sharey="row")
     for column, noise in enumerate(ratios):
         top, bottom = axes[0][column], axes[-1][column]
         top.set_title(f"{percent(noise)} noise")

@@ -83,7 +83,7 @@ def belief_histograms(pairs: pd.DataFrame) -> Figure | None:
         "sim_vt": "similarity of picture\nand translation",
         "p_clean": "P(clean)",
     }
-    axes = canvas.panels(drawn, 1, len(titles))[0]
+    axes = drawn.subplots(1, len(titles))
     for ax, (name, axis_title) in zip(axes, titles.items(), strict=True):
         values = pairs[name].to_numpy(float)
         low, high = (0.0, 1.0) if name == "p_clean" else (values.min(), values.max() + 1e-9)
@@ -114,7 +114,7 @@ def roc_and_precision(curves: Mapping[str, pd.DataFrame]) -> Figure | None:
     if not known:
         return None
     drawn = canvas.new_figure(8.2, 3.7)
-    roc, pr = canvas.panels(drawn, 1, 2)[0]
+    roc, pr = drawn.subplots(1, 2)
     for name, look in canvas.styles(known).items():
         truth, doubt = known[name]["truth"] != "clean", 1 - known[name]["p_clean"].to_numpy(float)
         alarms, recall, _ = roc_curve(truth, doubt, drop_intermediate=False)
@@ -149,7 +149,7 @@ def evidence_by_epoch(evidence: Sequence[tuple[int, pd.DataFrame]], truth: "pd.S
     if truth.nunique() != 2 or not chosen:
         return None
     drawn = canvas.new_figure(3.0 * len(chosen) + 0.3, 4.6)
-    axes = canvas.panels(drawn, 2, len(chosen), sharex="row", sharey="row")
+    axes = drawn.subplots(2, len(chosen), squeeze=False, sharex="row", sharey="row")
     for column, (epoch, frame) in enumerate(chosen):
         mismatched = frame["slot_id"].map(truth)
         known = frame[mismatched.notna()]

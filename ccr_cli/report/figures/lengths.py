@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ccr_cli.artifacts.signature import HUMAN
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
-from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, panels, styles, wrapped
+from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, styles, wrapped
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.words.numbers import percent
@@ -127,7 +127,7 @@ def draw(recall: RecallByLength, unit: str, baseline: str | None) -> Figure:
     width, look = 9.6 if recall.gain else 6.2, styles(recall.recall)
     ncols, lines = legend_size(list(look), width, 8.5)
     drawn = new_figure(width, 4.1 + 0.2 * lines)
-    axes = panels(drawn, 1, 2 if recall.gain else 1)[0]
+    axes = drawn.subplots(1, 2 if recall.gain else 1, squeeze=False)[0]
     x, left = np.arange(len(recall.names)), axes[0]
     _points(left, recall.recall, look)
     high = max(1.05 * max(float(np.nanmax(estimate)) for estimate in recall.recall.values()), 10.0)

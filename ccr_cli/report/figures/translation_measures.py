@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ccr_cli.metrics.mtquality import LENGTH_Z
-from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, note, panels
+from ccr_cli.report.figures.canvas import CLEAN, FAINT, INK, NOISY, new_figure, note
 from ccr_cli.report.figures.figure import Drawing
 from ccr_cli.report.tables.translations import TranslatedCaptions
 from ccr_cli.report.words.numbers import decimal
@@ -37,7 +37,7 @@ def quality_measures(loaded: Sequence[TranslatedCaptions]) -> Drawing:
     if not shown:
         return Drawing(None, what, caption)
     figure = new_figure(9.2, 1.05 * len(loaded) + 0.75)
-    axes = panels(figure, len(loaded), len(shown), sharex="col")
+    axes = figure.subplots(len(loaded), len(shown), squeeze=False, sharex="col")
     for c, name in enumerate(shown):
         known = np.concatenate([captions.frame[name].dropna().to_numpy(float) for captions in loaded])
         low, high = _range(name, known)

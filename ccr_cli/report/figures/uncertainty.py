@@ -301,7 +301,7 @@ def _panel_per_direction(
 ) -> tuple[Figure, list[Axes]]:
     """A panel per direction with the lines (x, y, style) of every method."""
     drawn = canvas.new_figure(8.6, 3.8)
-    axes = canvas.panels(drawn, 1, 2, sharey=True)[0]
+    axes = list(drawn.subplots(1, 2, sharey=True))
     for ax, (direction, name) in zip(axes, DIRECTIONS.items(), strict=True):
         for label, look in canvas.styles(curves).items():
             for x, y, style in lines(curves[label], direction, look, label):
@@ -396,7 +396,7 @@ def _row_per_method(
     if not rows:
         return None
     drawn = canvas.new_figure(8.0, 2.7 * len(rows) + 0.4)
-    axes = canvas.panels(drawn, len(rows), 2, sharex="row", sharey="row")
+    axes = drawn.subplots(len(rows), 2, squeeze=False, sharex="row", sharey="row")
     for line, (label, more, content) in zip(axes, rows, strict=True):
         for ax, (direction, side) in zip(line, DIRECTIONS.items(), strict=True):
             panel(ax, content, direction)

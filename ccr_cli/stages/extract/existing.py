@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset, features
-from ccr_cli.artifacts.build import PLAN, Build, build_artifact
+from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
@@ -98,9 +98,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
                 dim = int(tables[t].rows(entry).shape[1])
                 index = _write(site.folder, items, tables, places, dim)
         except ArtifactError:
-            for path in site.folder.iterdir():  # another source may replace the refused one
-                if path.name != PLAN:
-                    path.unlink()
+            site.clear()  # another source may replace the refused one
             raise
         failed = index[index["status"] == "failed"]
         refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
@@ -192,7 +190,11 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
     """
     parts = [a for a in inputs.named if a.kind == "features"]
     _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])
-    _refuse_few(inputs, parts)
+    if len(parts) < 2:  # what could be joined is listed: an order is never guessed
+        names = shlex.join(inputs.workspace.relative(a.path) for a in inputs.workspace.artifacts("features"))
+        count = f"one was named: {parts[0].path}" if parts else "none was named"
+        problem = f"--concat joins two or more features artifacts, in their order; {count}"
+        raise ArtifactError(problem, hint=f"ccr extract --concat {names or 'features/A features/B'}")
     data = inputs.parent(parts[0], "dataset")
     for other in (a for a in inputs.named if a.kind == "dataset"):
         require_parent(parts[0], other)
@@ -237,15 +239,6 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
         return write_outcome(site.folder, index, {"encoder": request["encoder"], "dim": dim, "parts": of_encoders})
 
     return build_artifact(inputs.workspace, "features", name, request, [data, *parts], write=write, force=options.force)
-
-
-def _refuse_few(inputs: Inputs, parts: Sequence[base.Artifact]) -> None:
-    """Lists what could be joined: an order is never guessed."""
-    if len(parts) < 2:
-        names = shlex.join(inputs.workspace.relative(a.path) for a in inputs.workspace.artifacts("features"))
-        count = f"one was named: {parts[0].path}" if parts else "none was named"
-        problem = f"--concat joins two or more features artifacts, in their order; {count}"
-        raise ArtifactError(problem, hint=f"ccr extract --concat {names or 'features/A features/B'}")
 
 
 def _refuse_same(parts: Sequence[base.Artifact]) -> None:
