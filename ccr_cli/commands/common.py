@@ -386,7 +386,9 @@ def show_plans(plans: Sequence[Planned], as_json: bool) -> None:
         rows += [("artifact", str(planned.path)), ("state", planned.state)]
         rows += [(f"parent {kind}", id_[:12]) for kind, id_ in planned.plan["parents"]]
         rows += [(key, json.dumps(value, ensure_ascii=False)) for key, value in planned.plan["request"].items()]
-        rows += [(key, value) for key, value in _flat(planned.facts)]
+        for key, value in planned.facts.items():  # one of a nested fact is named `sentences forward`
+            inner = {f"{key} {k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+            rows += [(k, "unknown" if v is None else str(v)) for k, v in inner.items()]
     show_table(("what", "value"), rows)
 
 
@@ -395,15 +397,6 @@ def plan_facts(plans: Sequence[Planned]) -> dict[str, object]:
     paths = {planned.path for planned in plans}
     read = {a.path: a for planned in plans for a in planned.parents if a.path.exists() and a.path not in paths}
     return {"read": [*map(artifact_facts, read.values())], "made": [*map(_plan_facts, plans)]}
-
-
-def _flat(facts: Mapping[str, object]) -> list[tuple[str, str]]:
-    """The facts of a plan as rows; a nested one is named `sentences forward`."""
-    rows = []
-    for key, value in facts.items():
-        inner = {f"{key} {k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
-        rows += [(k, "unknown" if v is None else str(v)) for k, v in inner.items()]
-    return rows
 
 
 def _plan_facts(planned: Planned) -> dict[str, object]:
@@ -461,11 +454,16 @@ def show_json(value: object) -> None:
     print(console.escaped(json.dumps(value, ensure_ascii=False)))
 
 
-def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Prints a table on standard output, drawn on a terminal and as TSV otherwise; control characters are replaced."""
+def show_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None, heading: bool = True
+) -> None:
+    """Prints a table on standard output, drawn on a terminal and as TSV otherwise; control characters are replaced.
+
+    TSV that continues an earlier table has no `heading`.
+    """
     plain = [[console.plain("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
-        for row in [list(columns), *plain]:
+        for row in [*[list(columns)] * heading, *plain]:
             print("\t".join(row))
         return
     from rich.console import Console

@@ -67,9 +67,8 @@ def search(
             raise ArtifactError(error.message, quoted) from None
         if named in (None, "-"):
             raise
-        raise UsageError(
-            f"search with words, --image or --query-file, one of them: {error.message}", error.hint
-        ) from None
+        problem = f"search with words, --image or --query-file, one of them: {error.message}"
+        raise UsageError(problem, error.hint) from None
     if image is not None:
         require_picture(image)
     if queries is not None and queries != Path("-") and not queries.exists():
@@ -105,15 +104,16 @@ _COLUMNS = ("place", "similarity", "item", "caption", "image", "probability")
 
 def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterator[Answer]:
     """Prints answers as they come; with several queries, each row begins with its query."""
-    header, near = [*(["query"] if many else []), *_COLUMNS], sys.stdout.isatty()
+    near = sys.stdout.isatty()
+    one_table = many and not near
+    columns = (*["query"] * one_table, *_COLUMNS)
     for number, answer in enumerate(answers):
-        if many and not (number or as_json or sys.stdout.isatty()):
-            print("\t".join(header))
         if as_json:
             c.show_json(facts(answer))
         else:
             rows: list[tuple[object, ...]] = [
                 (
+                    *[answer.query] * one_table,
                     h.place,
                     f"{h.similarity:.3f}",
                     h.item_id,
@@ -123,11 +123,7 @@ def _printed(answers: Iterable[Answer], as_json: bool, *, many: bool) -> Iterato
                 )
                 for h in answer.hits
             ]
-            if sys.stdout.isatty() or not many:
-                c.show_table(_COLUMNS, rows, title=answer.query)
-            else:
-                for row in rows:
-                    print("\t".join(console.plain(str(cell)) for cell in (answer.query, *row)))
+            c.show_table(columns, rows, title=answer.query, heading=not (one_table and number))
         sys.stdout.flush()
         yield answer
 

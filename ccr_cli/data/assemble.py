@@ -183,17 +183,13 @@ class Assembly:
             if not spec.keep or split in spec.keep:
                 self._caption(spec, record, named.item)
         if self.own and first and not matched and not self.listed:
-            raise ArtifactError(
-                f"{place}: the split of its items, such as {first!r}, is unknown",
-                hint=f"before the file: train={shlex.quote(spec.path)}; or name the column of the splits: "
-                "--columns split=YOURS",
-            )
+            column = "name the column of the splits: --columns split=YOURS"
+            hint = f"before the file: train={shlex.quote(spec.path)}; or {column}"
+            raise ArtifactError(f"{place}: the split of its items, such as {first!r}, is unknown", hint=hint)
         if self.own and first and not matched:
-            raise ArtifactError(
-                f"{place}: no list of a split names an item of it: its first id is {first!r}, the lists' is "
-                f"{next(iter(self.listed))!r}",
-                hint="the ids of a list are those of the captions; the ending of a media file may be missing",
-            )
+            ids = f"its first id is {first!r}, the lists' is {next(iter(self.listed))!r}"
+            hint = "the ids of a list are those of the captions; the ending of a media file may be missing"
+            raise ArtifactError(f"{place}: no list of a split names an item of it: {ids}", hint=hint)
 
     def _as_listed(self, official: str) -> str:
         """Returns an id as the lists write it, if only one side has the ending of a media file and one item fits."""
@@ -225,9 +221,8 @@ class Assembly:
                 self.left_out[f"of items whose split is unknown{where}"] += 1
             return named_split
         if named_split and named_split != item.split:
-            raise ArtifactError(
-                f"{record.where}: {record.item!r} is in {named_split}, and in {item.split} ({item.where})"
-            )
+            problem = f"{record.where}: {record.item!r} is in {named_split}, and in {item.split} ({item.where})"
+            raise ArtifactError(problem)
         return item.split
 
     def _add(self, named: ItemName, split: str, record: Record) -> None:
@@ -310,9 +305,8 @@ class Assembly:
             first = frame[again].iloc[0]
             same = frame[again & (frame["item_id"] == first["item_id"]) & (frame["lang"] == first["lang"])]
             where = " and ".join(same["where"].head(2))
-            raise ArtifactError(
-                f"{first['item_id']!r} has two captions of number {first['k']} in {first['lang']}: {where}"
-            )
+            problem = f"{first['item_id']!r} has two captions of number {first['k']} in {first['lang']}: {where}"
+            raise ArtifactError(problem)
         frame["caption_id"] = _caption_ids(frame)
         return frame.drop(columns="where")
 
@@ -335,10 +329,8 @@ class Assembly:
             own = own[own["caption_set"] == spec.caption_set]
         if own.duplicated(["item_id", "k"]).any():
             sets = ", ".join(sorted(own["caption_set"].unique()))
-            raise ArtifactError(
-                f"{place}: the {spec.source} captions are of several sets ({sets}); which does it translate?",
-                hint="in the manifest, caption_set of the file",
-            )
+            problem = f"{place}: the {spec.source} captions are of several sets ({sets}); which does it translate?"
+            raise ArtifactError(problem, hint="in the manifest, caption_set of the file")
         text_of = {(i, k): text for i, k, text in zip(own["item_id"], own["k"], own["text"], strict=True)}
         found: dict[str, str] = {}
         left_out: Counter[str] = Counter()

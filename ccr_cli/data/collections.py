@@ -218,9 +218,8 @@ def _check_type(value: Any, annotation: str, where: str) -> None:
     kind, inner, expected = _TYPES[annotation.removesuffix(" | None")]
     values = value.values() if isinstance(value, dict) else value
     if type(value) is not kind or (inner and any(type(each) is not inner for each in values)):
-        raise ArtifactError(
-            f"{where} is {expected}, not {value!r}", "put a text in quotes" if "text" in expected else None
-        )
+        problem = f"{where} is {expected}, not {value!r}"
+        raise ArtifactError(problem, "put a text in quotes" if "text" in expected else None)
 
 
 def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collection[str], str]]:

@@ -116,9 +116,8 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
         elif not source.exists():
             raise ArtifactError(f"{source} does not exist")
         elif source.name == BIN:
-            raise ArtifactError(
-                f"{source} is one file of a BigFile", hint=f"pass its folder: --from {shlex.quote(str(source.parent))}"
-            )
+            problem = f"{source} is one file of a BigFile"
+            raise ArtifactError(problem, hint=f"pass its folder: --from {shlex.quote(str(source.parent))}")
         elif suffix not in (*LISTED, *KEYED):
             known = ", ".join((*LISTED, *KEYED))
             raise ArtifactError(f"{source} has an unknown format; known: {known}, and folders of .npy or BigFile")
@@ -152,12 +151,9 @@ def opened(source: Path, ids: Path | None) -> AbstractContextManager[FeatureTabl
     suffix = source.suffix.lower()
     if source.is_dir():
         return nullcontext(_bigfile(source) if (source / BIN).is_file() else _folder(source))
-    if suffix == ".npz":
-        return _npz(source)
-    if suffix in HDF5:
-        return opened_hdf5(source)
-    if suffix == ".safetensors":
-        return _safetensors(source)
+    streamed = {".npz": _npz, ".safetensors": _safetensors, **dict.fromkeys(HDF5, opened_hdf5)}
+    if suffix in streamed:
+        return streamed[suffix](source)
     if suffix == ".parquet":
         return nullcontext(_parquet(source))
     assert ids is not None
@@ -207,14 +203,12 @@ def _mat(path: Path, ids: Path) -> FeatureTable:
     }
     if len(matrices) != 1:
         candidates = f"several: {', '.join(matrices)}" if matrices else "none"
-        raise ArtifactError(
-            f"{path}: expected one matrix with a column or a row for each of {len(names)} ids, found {candidates}"
-        )
+        problem = f"{path}: expected one matrix with a column or a row for each of {len(names)} ids, found {candidates}"
+        raise ArtifactError(problem)
     ((name, matrix),) = matrices.items()
     if matrix.shape[0] == matrix.shape[1]:
-        raise ArtifactError(
-            f"{path}: {name} is square, so items may be columns or rows", hint="save it as .npy with one row per item"
-        )
+        problem = f"{path}: {name} is square, so items may be columns or rows"
+        raise ArtifactError(problem, hint="save it as .npy with one row per item")
     return _by_number(path, names, matrix.T if matrix.shape[1] == len(names) else matrix)
 
 
@@ -361,9 +355,8 @@ def _damage(what: str, *errors: type[Exception]) -> Iterator[None]:
 def _bigfile(path: Path) -> FeatureTable:
     words = _text(path / "shape.txt").split()
     if len(words) != 2 or not all(re.fullmatch("[1-9][0-9]{0,14}", word) for word in words):
-        raise ArtifactError(
-            f"{path / 'shape.txt'}: expected two numbers above 0, `N D`, found {' '.join(words)[:40]!r}"
-        )
+        problem = f"{path / 'shape.txt'}: expected two numbers above 0, `N D`, found {' '.join(words)[:40]!r}"
+        raise ArtifactError(problem)
     count, dim = map(int, words)
     ids = _text(path / "id.txt").split()
     if len(ids) != count:

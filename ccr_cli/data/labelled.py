@@ -61,10 +61,8 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
             fit = isinstance(rows, Sequence) and len(rows) == 2 and all(type(n) is int for n in rows)
             names = [value for key, value in keys.items() if key in _PARTS and isinstance(value, str)]
             if not fit or not 0 <= rows[0] < rows[1] or len(names) < 3 or not {*keys} <= {*_PARTS, "rows"}:
-                raise ArtifactError(
-                    f"{where}: keys of image, text and label are expected, and perhaps rows = [FIRST, END]; "
-                    f"found {dict(keys)}"
-                )
+                expected = "keys of image, text and label are expected, and perhaps rows = [FIRST, END]"
+                raise ArtifactError(f"{where}: {expected}; found {dict(keys)}")
             visual_VD, text_VE = (_matrix(path, keys[name], load(keys[name]), np.float32) for name in _PARTS[:2])
             label_V, notations[split] = _labels(path, keys["label"], load(keys["label"]))
             shapes = f"image {visual_VD.shape}, text {text_VE.shape}, label {label_V.shape}"

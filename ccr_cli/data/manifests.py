@@ -85,10 +85,8 @@ def read_folder(path: Path) -> Folder:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        raise ArtifactError(
-            f"{path} is missing, so {path.parent} is not in ccr's dataset format",
-            hint="the format is described in docs/dataset-format.md; bundled data sets: ccr data list",
-        )
+        hint = "the format is described in docs/dataset-format.md; bundled data sets: ccr data list"
+        raise ArtifactError(f"{path} is missing, so {path.parent} is not in ccr's dataset format", hint=hint)
     manifest = read_toml(path)
     for key in ("name", "source_lang"):
         if not isinstance(manifest.get(key), str):

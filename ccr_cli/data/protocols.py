@@ -101,8 +101,6 @@ def fold_of(items: pd.DataFrame, protocol: Protocol, name: str) -> dict[str, int
     if protocol.items is not None and len(ids) < protocol.items:
         raise ArtifactError(f"{protocol.name} needs {protocol.items} {protocol.split} items, and {name} has {len(ids)}")
     if len(ids) % protocol.folds:
-        raise ArtifactError(
-            f"{protocol.name} is a mean over {protocol.folds} folds of equal size, and {name} has {len(ids)} "
-            f"{protocol.split} items"
-        )
+        mean = f"{protocol.name} is a mean over {protocol.folds} folds of equal size"
+        raise ArtifactError(f"{mean}, and {name} has {len(ids)} {protocol.split} items")
     return {item: place * protocol.folds // len(ids) for place, item in enumerate(ids)}

@@ -24,10 +24,9 @@ def read_tsv(path: Path, columns: Sequence[str], optional: Collection[str] = ())
     present = [column for column in columns if column in header or column not in optional]
     if header != present:
         expected = ", ".join(f"[{column}]" if column in optional else column for column in columns)
-        raise ArtifactError(
-            f"{path}, line 1: the header is {', '.join(header)!r}, expected the columns {expected}",
-            hint="columns are separated by tabs" + "; those in brackets may be missing" * bool(optional),
-        )
+        problem = f"{path}, line 1: the header is {', '.join(header)!r}, expected the columns {expected}"
+        hint = "columns are separated by tabs" + "; those in brackets may be missing" * bool(optional)
+        raise ArtifactError(problem, hint=hint)
     for number, fields in rows:
         if len(fields) != len(present):
             raise ArtifactError(f"{path}, line {number}: {len(fields)} fields, expected {len(present)}")

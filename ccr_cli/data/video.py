@@ -197,15 +197,15 @@ def open_video(path: Path) -> Video:
         promised = 0
     # whether presentation times are in the order of decoding, as in AVI with H.264's B-frames
     misordered = reorders and _ascend([packet.pts for packet in shown]) and _ascend([packet.dts for packet in shown])
-    misordered = misordered and not _ascend(
-        [frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)]
-    )
+    if misordered:
+        misordered = not _ascend([frame.pts for frame in _first_frames(path, number, len(shown), _REORDERED)])
     times = _times_of(shown, time_base, rate, misordered=misordered, discontinuous=kind in _DISCONTINUOUS)
     if (span := float(int(times.pts_F[-1] - times.pts_F[0]) * times.base) + times.last_s) > _LONGEST_S:
         raise Undecodable(f"its time stamps span {span / 86400:.0f} days")
     matrix: Any = first.side_data.get("DISPLAYMATRIX")
     a, b, _, c, d, *_ = struct.unpack("=9i", bytes(matrix)) if matrix is not None else (1, 0, 0, 0, 1)
     mirrored = a * d < b * c
+    quarters = round(first.rotation / 90) + 2 * mirrored  # FFmpeg's rotation of a mirrored frame is half a turn off
     return Video(
         path=path,
         stream_index=number,
@@ -214,8 +214,7 @@ def open_video(path: Path) -> Video:
         width=first.width,
         height=first.height,
         mirrored=mirrored,
-        turns=(round(first.rotation / 90) + 2 * mirrored)
-        % 4,  # FFmpeg's rotation of a mirrored frame is half a turn off
+        turns=quarters % 4,
     )
 
 

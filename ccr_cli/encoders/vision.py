@@ -97,10 +97,9 @@ class Encoder(TransformersEncoder):
         except torch.OutOfMemoryError:
             raise
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"{config.model} ({type(self._model).__name__}) makes no vectors of pictures of {width} x {height} "
-                f"by pooling={self._pooling} ({first_line(error)})"
-            ) from None
+            model, how = f"{config.model} ({type(self._model).__name__})", f"pooling={self._pooling}"
+            problem = f"{model} makes no vectors of pictures of {width} x {height} by {how} ({first_line(error)})"
+            raise UsageError(problem) from None
         self.dim = self.tower.dim
         self._details = {
             "pooling": self._pooling,
@@ -146,11 +145,9 @@ class Encoder(TransformersEncoder):
             usual = "pooler" if hasattr(network, "get_image_features") else _AUTO.get(settings.model_type)
             pooling = usual if self.config.pooling == "auto" else self.config.pooling
             if pooling is None:
-                raise UsageError(
-                    f"{name} ({network.__name__}) is of an unknown family: ccr cannot choose which part of its output "
-                    "represents a picture",
-                    hint="choose it: --set pooling=cls, mean, pooler or tokens",
-                )
+                why = "ccr cannot choose which part of its output represents a picture"
+                problem = f"{name} ({network.__name__}) is of an unknown family: {why}"
+                raise UsageError(problem, hint="choose it: --set pooling=cls, mean, pooler or tokens")
             self._pooling = pooling
             optional = () if pooling == "pooler" else ("pooler",)
             attention = "sdpa" if network._supports_sdpa else "eager"

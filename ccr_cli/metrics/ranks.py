@@ -89,9 +89,8 @@ def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) 
     grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
     ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
     if not ends or not np.isfinite(ends).all():
-        raise ValueError(
-            f"cannot normalise {n_queries} x {n_gallery} similarities: there are none, or one is not finite"
-        )
+        problem = f"cannot normalise {n_queries} x {n_gallery} similarities: there are none, or one is not finite"
+        raise ValueError(problem)
     low, high = min(ends), max(ends)
     scale = 1.0 / (high - low) if high > low else 0.0
     return lambda queries, gallery: (sim(queries, gallery) - low) * scale

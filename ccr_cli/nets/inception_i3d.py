@@ -206,10 +206,8 @@ def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
             for kind, names in wrong.items()
             if names
         ]
-        raise ArtifactError(
-            f"{source} holds no weights of Inception-I3D on RGB: {'; '.join(parts)}",
-            hint="expected: rgb_imagenet.pt with Conv3d_1a_7x7.conv3d.weight ... logits.conv3d.bias",
-        )
+        hint = "expected: rgb_imagenet.pt with Conv3d_1a_7x7.conv3d.weight ... logits.conv3d.bias"
+        raise ArtifactError(f"{source} holds no weights of Inception-I3D on RGB: {'; '.join(parts)}", hint=hint)
     network = network.to_empty(device="cpu")
     counts = {name: torch.zeros_like(t) for name, t in network.state_dict().items() if name not in expected}
     network.load_state_dict({**{name: loaded[name].float() for name in expected}, **counts})

@@ -172,10 +172,8 @@ class TransformerTextEncoder(nn.Module):
         pooled_BD: Tensor | None = getattr(output, "pooler_output", None)
         if pooled_BD is None:
             if self.projection is None:
-                raise UsageError(
-                    f"a model of type {self.model.config.model_type} gives no vector of a text by itself",
-                    hint="--set pooling=mean, cls, max or last",
-                )
+                problem = f"a model of type {self.model.config.model_type} gives no vector of a text by itself"
+                raise UsageError(problem, hint="--set pooling=mean, cls, max or last")
             pooled_BD = output.last_hidden_state[:, 0]  # Chinese-CLIP has no pooler, and projects the first token
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
 
@@ -220,10 +218,8 @@ class TransformerTextEncoder(nn.Module):
             UsageError: No layer is left for them.
         """
         if lora.first >= (count := len(layers_of(self.model))):
-            raise UsageError(
-                f"with frozen_layers={lora.first} of {count} layers none is left for adapters",
-                hint="lora_rank freezes all weights but its adapters by itself",
-            )
+            problem = f"with frozen_layers={lora.first} of {count} layers none is left for adapters"
+            raise UsageError(problem, hint="lora_rank freezes all weights but its adapters by itself")
         add_lora(self.model, lora)
         self.lora = lora
         if self.projection is not None:

@@ -349,9 +349,8 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
             raise _unknown(model, f"<2{code}>")
         hint = "--set 'prefix=translate English to German: '"
         raise UsageError(f"{model} is a T5 without language tokens; it needs a prefix", hint=hint)
-    raise UsageError(
-        f"{model} is of the family {family!r}; ccr translates with marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
-    )
+    problem = f"{model} is of the family {family!r}; ccr translates with marian, m2m_100 (M2M100, NLLB) and t5 (MADLAD)"
+    raise UsageError(problem)
 
 
 def _marian_token(model: str, tokenizer: Any, source: str, target: str, override: str) -> str:

@@ -130,6 +130,5 @@ def _open_cublas() -> None:
     try:
         ctypes.CDLL(_CUBLAS)
     except OSError:
-        raise UnavailableError(
-            f"CTranslate2 needs {_CUBLAS} (of CUDA 12) on a GPU", f"{_INSTALL}; or --device cpu"
-        ) from None
+        problem = f"CTranslate2 needs {_CUBLAS} (of CUDA 12) on a GPU"
+        raise UnavailableError(problem, f"{_INSTALL}; or --device cpu") from None

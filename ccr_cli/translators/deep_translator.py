@@ -300,11 +300,8 @@ class Translator:
             own = "; or your own server: --set url=http://localhost:5000" * (self.config.provider == "libretranslate")
             message = f"{self._provider.title} needs a key, and {' and '.join(unset)} is not set"
             raise UnavailableError(message, hint=f"export {unset[0]}=... in the shell{own}")
-        keys = {}
-        for argument, variable in self._provider.keys.items():
-            if key := environment_key(variable):
-                keys[argument] = key
-        return keys
+        keys = {argument: environment_key(variable) for argument, variable in self._provider.keys.items()}
+        return {argument: key for argument, key in keys.items() if key}
 
     def _codes(self, source: str, target: str) -> tuple[str, str]:
         title, problem = self._provider.title, ""

@@ -82,11 +82,10 @@ class Translator:
         recorded = [f"{t.source}->{t.target}" + (f" ({t.engine})" if config.engine else "") for t in tables]
         pair = f"{self.source}->{self.target}" + (f" by {config.engine}" if config.engine else "")
         other = "--engine apertium, or " if apertium.reaches(self.source, self.target) else ""
-        raise UnavailableError(
-            f"no translations {pair} are recorded in {dataset_dir or 'no data set'}",
-            hint=f"recorded pairs: {', '.join(dict.fromkeys(recorded)) or 'none'}; "
-            f"or --set table=FILE.tsv, or {other}--engine hf",
-        )
+        problem = f"no translations {pair} are recorded in {dataset_dir or 'no data set'}"
+        known = ", ".join(dict.fromkeys(recorded)) or "none"
+        hint = f"recorded pairs: {known}; or --set table=FILE.tsv, or {other}--engine hf"
+        raise UnavailableError(problem, hint=hint)
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Looks every text up; a text that is not in the table fails with `not recorded`."""

@@ -159,11 +159,9 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
         with refuse_special(path).open("rb") as file:
             start = file.peek(4)[:4]
             if _PICKLE.match(start) or path.suffix.lower() in _PICKLES:
-                raise ArtifactError(
-                    f"{path} is a pickle, which ccr never loads because loading it can run any program",
-                    hint="if you trust it, convert its content to JSON lines, one object per item, "
-                    "and read them with the format jsonl",
-                )
+                problem = f"{path} is a pickle, which ccr never loads because loading it can run any program"
+                form = "JSON lines, one object per item, and read them with the format jsonl"
+                raise ArtifactError(problem, hint=f"if you trust it, convert its content to {form}")
             if start == b"PK\x03\x04":
                 raise ArtifactError(f"{path} is a zip archive, expected a file from it", hint="unpack it")
             if start[:2] != b"\x1f\x8b":
@@ -193,9 +191,8 @@ def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator
             except UnicodeDecodeError as error:
                 raise NotUtf8(where, error.start + 1) from None
             if "\0" in line and not nul:
-                raise ArtifactError(
-                    f"{where} holds a NUL byte, so it is not text", hint="if it is an archive, unpack it"
-                )
+                problem = f"{where} holds a NUL byte, so it is not text"
+                raise ArtifactError(problem, hint="if it is an archive, unpack it")
             yield number, line.removesuffix("\n").removesuffix("\r")
 
 
@@ -212,9 +209,8 @@ def _whole(file: io.BufferedIOBase, path: Path, hint: str) -> bytes:
     """Reads at most `LARGEST_JSON` bytes to the end of a file; ArtifactError if it has more."""
     raw = file.read(LARGEST_JSON + 1)
     if len(raw) > LARGEST_JSON:
-        raise ArtifactError(
-            f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is not a file of captions", hint
-        )
+        problem = f"{path} is larger than {LARGEST_JSON / 2**20:g} MiB, unpacked; this is not a file of captions"
+        raise ArtifactError(problem, hint)
     return raw
 
 
@@ -309,9 +305,8 @@ def parse(text: str, file: Path, at: str = "") -> Json:
     try:
         return Json(json.loads(text, object_pairs_hook=_unique), file, at)
     except (ValueError, RecursionError) as error:
-        raise ArtifactError(
-            f"{file}{at and ', '}{at} is not valid JSON: {error}", hint="it may be incomplete; download it again"
-        ) from None
+        problem = f"{file}{at and ', '}{at} is not valid JSON: {error}"
+        raise ArtifactError(problem, hint="it may be incomplete; download it again") from None
 
 
 def read_json(path: Path) -> Json:

@@ -135,11 +135,9 @@ def table_rows(
         except StopIteration:
             return
         except csv.Error as error:
-            raise ArtifactError(
-                f"{path}, line {number}: not a row of a table: {error}",
-                hint="a quote may not be closed. Double a quote inside quotes; if quotes have no meaning: "
-                "--set quoted=false",
-            ) from None
+            double = "Double a quote inside quotes; if quotes have no meaning: --set quoted=false"
+            problem = f"{path}, line {number}: not a row of a table: {error}"
+            raise ArtifactError(problem, hint=f"a quote may not be closed. {double}") from None
         if fields and number >= header_line:
             yield number, fields
 

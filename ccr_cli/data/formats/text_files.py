@@ -25,15 +25,11 @@ def hashtag(path: Path, *, tag: str | None = None) -> Iterator[Record]:
         if not match:
             if not line.strip():
                 continue
-            raise ArtifactError(
-                f"{path}, line {number}: expected ITEM#TAG#K TEXT or ITEM#K TEXT, K a whole number of at most nine "
-                f"digits; found {line[:60]!r}"
-            )
+            form = "ITEM#TAG#K TEXT or ITEM#K TEXT, K a whole number of at most nine digits"
+            raise ArtifactError(f"{path}, line {number}: expected {form}; found {line[:60]!r}")
         if tag is not None and (match[2] or "") != tag:
-            raise ArtifactError(
-                f"{path}, line {number}: the tag is {match[2] or ''!r}, expected {tag!r}",
-                hint="this may be the file of another language",
-            )
+            problem = f"{path}, line {number}: the tag is {match[2] or ''!r}, expected {tag!r}"
+            raise ArtifactError(problem, hint="this may be the file of another language")
         yield Record(match[1], match[4] or "", f"{path.name}, line {number}", k=int(match[3]))
 
 
@@ -50,10 +46,8 @@ def parallel(path: Path, *, ids: Path) -> Iterator[Record]:
         if number <= len(names):
             yield Record(names[number - 1], text, f"{path.name}, line {number}")
     if number != len(names):
-        raise ArtifactError(
-            f"{path} has {number} lines, and {ids} has {len(names)} ids",
-            hint="sentence i belongs to id i; one of the files may be cut off, or belong to another split",
-        )
+        hint = "sentence i belongs to id i; one of the files may be cut off, or belong to another split"
+        raise ArtifactError(f"{path} has {number} lines, and {ids} has {len(names)} ids", hint=hint)
 
 
 def read_ids(path: Path, *, latin1: bool = False) -> list[str]:
@@ -90,9 +84,8 @@ def read_ids(path: Path, *, latin1: bool = False) -> list[str]:
 def _array(path: Path) -> list[str]:
     values = mapped(path)
     if values.dtype.kind not in "US" or values.ndim != 1 or not len(values):
-        raise ArtifactError(
-            f"{path} holds {values.dtype} of shape {values.shape}; expected a one-dimensional array of texts"
-        )
+        problem = f"{path} holds {values.dtype} of shape {values.shape}; expected a one-dimensional array of texts"
+        raise ArtifactError(problem)
     try:
         ids = [text.decode() if isinstance(text, bytes) else str(text) for text in values.tolist()]
         "".join(ids).encode()

@@ -10,15 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FixedLocator, MaxNLocator, NullLocator, StrMethodFormatter
-from numpy.typing import NDArray
 
+from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.content import TrainingHistory
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.words.numbers import count_range, metric, percent
-
-FloatArray = NDArray[np.float64]
 
 QUERIES = {"mt": "machine-translated", "human": "human"}
 MOST = 6

@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from ccr_cli.artifacts.signature import HUMAN
 from ccr_cli.metrics import breakdown
 from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
+from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, styles, wrapped
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.tables import results
 from ccr_cli.report.words.numbers import percent
-
-FloatArray = NDArray[np.float64]
 
 TOP = 5
 SPREAD = 0.5

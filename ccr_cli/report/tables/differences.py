@@ -11,14 +11,12 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries
 from ccr_cli.metrics.paired import interval_of_difference
+from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.tables.results import BASELINE, ORACLE, REPLICATE, counterpart
-
-FloatArray = NDArray[np.float64]
 
 EXACT_SEEDS = 5
 """Up to this many seeds every resample is enumerated; beyond, `RESAMPLES` are drawn."""

@@ -98,7 +98,8 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     if clean:
         more.append(f"Without noise it is {_signed(clean)}{_chance(clean)}.")
     repaired = _repaired(view, noise, ranks)
-    headline = " ".join([f"{headline}.", *(repaired.pop(label) for label in [*repaired] if _repairs(label, method))])
+    own = [label for label in repaired if label != method and str(Label.parse(label).unrepaired) == method]
+    headline = " ".join([f"{headline}.", *map(repaired.pop, own)])
     more += [*repaired.values(), *_ensembles(view, noise, ranks)]
     level = "" if view.chance is None else f", chance: {metric(view.chance)}"
     tiles = [Tile(metric(values.mean()), f"{view.named} of {method}", f"{percent(noise)} noise, {view.scale}{level}")]
@@ -150,11 +151,6 @@ def _group_words(rows: pd.DataFrame, labels: list[str], encoders: list[str], nou
     words = f"{methods} {noun}" if methods > 1 else f"{len(labels)} variants"
     known = [_encoders(rows, label) for label in labels]
     return words + (", not all with the same encoders" if any(e and e != encoders for e in known) else "")
-
-
-def _repairs(label: str, method: str) -> bool:
-    """Whether a label is that of a method's runs on repaired pairs or translations."""
-    return label != method and str(Label.parse(label).unrepaired) == method
 
 
 def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> dict[str, str]:

@@ -206,9 +206,8 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
         UsageError: If there are not two systems, or not two of one condition.
     """
     if unknown := [key for key in by if key not in (*CONDITIONS, NO_CONDITION)]:
-        raise UsageError(
-            f"--by {unknown[0]}: there is no such condition", hint=f"--by {' or '.join((*CONDITIONS, NO_CONDITION))}"
-        )
+        problem = f"--by {unknown[0]}: there is no such condition"
+        raise UsageError(problem, hint=f"--by {' or '.join((*CONDITIONS, NO_CONDITION))}")
     if not inputs.named:
         inputs = replace(inputs, named=_fitting(inputs))
     results = _results(inputs)

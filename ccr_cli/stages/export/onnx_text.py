@@ -25,10 +25,8 @@ _INLINE = 1_500_000_000
 def require(kind: str) -> None:
     """Raises UsageError if a kind of text encoder has no ONNX, UnavailableError if a package is missing."""
     if kind != "transformers":
-        raise UsageError(
-            f"--onnx needs a transformers text encoder, not {kind}",
-            hint="leave --onnx out: the export's encode.py needs only numpy",
-        )
+        problem = f"--onnx needs a transformers text encoder, not {kind}"
+        raise UsageError(problem, hint="leave --onnx out: the export's encode.py needs only numpy")
     require_packages("--onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
 
 

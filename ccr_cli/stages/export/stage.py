@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from ccr_cli import hub, registry
@@ -25,7 +24,7 @@ from ccr_cli.nets.plain import Plain, PlainText
 from ccr_cli.nets.text import GivenTextEncoder
 from ccr_cli.stages.export import onnx_text
 from ccr_cli.stages.export.dataset_folder import export_dataset
-from ccr_cli.stages.export.encode import Encoder
+from ccr_cli.stages.export.encode import Array, Encoder
 from ccr_cli.stages.export.image_side import image_networks, write_gallery, write_networks
 from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, translators
 from ccr_cli.stages.export.options import ExportOptions
@@ -37,7 +36,6 @@ from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.triplets import read_visuals
 from ccr_cli.transformers_loading import transformers_loading
 
-Array = npt.NDArray[np.float32]
 SAMPLE = 16
 """Texts per language, and items, on which the export is compared with the run."""
 TOLERANCE, TRAINED_TOLERANCE = 1e-4, 1e-3
@@ -231,10 +229,9 @@ def check_similarities(exported_VT: Array, run_VT: Array, method: str, tolerance
     """Raises ArtifactError if the similarities by an export of a method differ from those by the run."""
     difference = float(np.abs(exported_VT - run_VT).max())
     if not difference < tolerance:
-        raise ArtifactError(
-            f"the export of {method} does not reproduce the run's similarities: they differ by up to {difference:.2g}",
-            hint="a method whose vectors do not come from its encoder and heads alone describes them in `plain`",
-        )
+        problem = f"the export of {method} does not reproduce the run's similarities"
+        hint = "a method whose vectors do not come from its encoder and heads alone describes them in `plain`"
+        raise ArtifactError(f"{problem}: they differ by up to {difference:.2g}", hint=hint)
 
 
 def check_pictures(exported_VD: Array, run_VD: Array, paths: Sequence[Path]) -> None:

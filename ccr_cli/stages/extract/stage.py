@@ -203,11 +203,9 @@ class ExtractJob:
         absent = {name: None for name in names if not (root / name).exists()}
         count, total = sum(name in absent for name in names), len(self._media)
         if not self.options.retry_failed and count > self.options.max_failed * total:  # a retry needs few of them
-            raise CcrError(
-                f"{count} of {total} media files do not exist, more than --max-failed {self.options.max_failed:g}; "
-                f"the first: {next(iter(absent))}, in {root}",
-                hint="set the folder with --media-root FOLDER, or raise --max-failed",
-            )
+            most, first = f"--max-failed {self.options.max_failed:g}", f"the first: {next(iter(absent))}, in {root}"
+            problem = f"{count} of {total} media files do not exist, more than {most}; {first}"
+            raise CcrError(problem, hint="set the folder with --media-root FOLDER, or raise --max-failed")
         return [root / name for name in names if name not in absent]
 
     def _building(self, workspace: Workspace) -> AbstractContextManager[Build]:

@@ -127,10 +127,8 @@ def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
         least = estimated_bytes(untrained(kind, count, dim), count)
         if least <= budget:
             return kind, least
-    raise UsageError(
-        f"no index of {count:,} x {dim} numbers fits into --memory {budget:,} bytes",
-        f"--memory {least / 1e6 + 1:.0f}MB",
-    )
+    problem = f"no index of {count:,} x {dim} numbers fits into --memory {budget:,} bytes"
+    raise UsageError(problem, f"--memory {least / 1e6 + 1:.0f}MB")
 
 
 class Index:
@@ -144,8 +142,8 @@ class Index:
         self._index, self._rows_VD, self.depth = index, rows_VD, 1
         names = {"nlist": "nprobe", "hnsw": "efSearch"}
         own = next((part for part in artifact.parts(index) if any(hasattr(part, name) for name in names)), None)
-        self._inner: Any = own
         self._knob = next((knob for name, knob in names.items() if hasattr(own, name)), None)
+        self._tuned: Any = getattr(own, "hnsw", own)
         self.exact = type(next(artifact.parts(index))).__name__.removesuffix("IP") in EXACT
 
     @classmethod
@@ -235,19 +233,18 @@ class Index:
     @property
     def effort(self) -> int:
         """Effort of a query: a greater one finds more and takes longer."""
-        own = self._inner.hnsw if self._knob == "efSearch" else self._inner
-        return int(getattr(own, self._knob)) if self._knob else 1
+        return int(getattr(self._tuned, self._knob)) if self._knob else 1
 
     @effort.setter
     def effort(self, value: int) -> None:
         if self._knob:
-            setattr(self._inner.hnsw if self._knob == "efSearch" else self._inner, self._knob, value)
+            setattr(self._tuned, self._knob, value)
 
     def efforts(self) -> list[int]:
         """Efforts worth trying, the least first: candidates to follow in a graph, or cells to look into."""
         if self._knob == "efSearch":
             return [2**n for n in range(4, 13)]
-        count = int(self._inner.nlist) if self._knob else 1
+        count = int(self._tuned.nlist) if self._knob else 1
         return [*(2**n for n in range((count - 1).bit_length())), count]
 
     def tune(self, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor, least: float) -> float:

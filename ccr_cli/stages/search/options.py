@@ -8,6 +8,7 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.shared.options import option
 
 FINDS = ("items", "captions")
+_SPLITS, _SPLIT = "Items to search: train, val, test or all.", "test; all if ccr made the split, or there is none"
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,7 @@ class SearchOptions:
     lang: str | None = option(
         None, "Use a run trained on this language; with --find captions, search only its captions."
     )
-    split: str | None = option(
-        None,
-        "Items to search: train, val, test or all.",
-        show_default="test; all if ccr made the split, or there is none",
-    )
+    split: str | None = option(None, _SPLITS, show_default=_SPLIT)
     index: bool = option(False, "Use the workspace's index of the run (or name an index as an artifact).")
     device: str = "auto"
 
@@ -67,11 +64,7 @@ def parse_bytes(flag: str, text: str) -> int:
 class IndexOptions:
     """The options of `ccr index`."""
 
-    split: str | None = option(
-        None,
-        "Items to search: train, val, test or all.",
-        show_default="test; all if ccr made the split, or there is none",
-    )
+    split: str | None = option(None, _SPLITS, show_default=_SPLIT)
     find: str = option("items", "What to search: items or captions.")
     lang: str | None = option(
         None, "Use a run trained on this language; with --find captions, index only its captions."

@@ -217,9 +217,8 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
         own = ", ".join(p.path for p in trained.parents if p.kind == artifact.kind)
         but = f", but on {own}" if own else ""
         usual = hint if hint and artifact.kind == "dataset" else "leave it out: a run is read with its own data"
-        raise UsageError(
-            f"{trained.name} was not trained on {inputs.workspace.relative(artifact.path)}{but}", hint=usual
-        )
+        problem = f"{trained.name} was not trained on {inputs.workspace.relative(artifact.path)}{but}"
+        raise UsageError(problem, hint=usual)
 
 
 def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
