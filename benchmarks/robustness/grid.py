@@ -417,6 +417,19 @@ ABLATIONS: dict[str, Ablations] = {
         ],
         conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
     ),
+    "Noisy pairs as rivals": Ablations(
+        [
+            (f"{method}, {words}", method, (*options, ("drop_below", least)))
+            for method, options in (
+                ("infonce", _off(judge="two-group", judge_side="both")),
+                ("uml", ()),
+                ("tcl", ()),
+                ("trine", ()),
+            )
+            for words, least in (("rivals by default", "0"), ("noisy pairs left out", "0.5"))
+        ],
+        conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
+    ),
 }
 
 

@@ -310,14 +310,18 @@ def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:
 
 
 def clean_probabilities(method: Method, batch: Batch, sim: Views) -> Belief[Tensor]:
-    """The belief in a batch: of the method's judge if it judges batches and may speak, else that of the epoch."""
+    """The belief in a batch: of the method's judge if it judges batches and may speak, else that of the epoch.
+
+    What is below `drop_below` is 0, and losses leave pairs of weight 0 out of the rivals too.
+    """
+    p = batch.p
     judge = load_judge(method.config.judge)
-    if not isinstance(judge, BatchJudge) or judge.speaks == "never" or not batch.judged:
-        return batch.p
-    with torch.no_grad():
-        scores = {"VS": sim.VS, "VT": sim.VT, "ST": sim.ST, "both": sim.VT}
+    if isinstance(judge, BatchJudge) and judge.speaks != "never" and batch.judged:
+        with torch.no_grad():
+            scores = {"VS": sim.VS, "VT": sim.VT, "ST": sim.ST, "both": sim.VT}
 
-        def probability(name: str) -> Tensor:
-            return judge.clean_probability(method.judge_scores(scores[name]), sim.mask)
+            def probability(name: str) -> Tensor:
+                return judge.clean_probability(method.judge_scores(scores[name]), sim.mask)
 
-        return believe(method.config.judge_side, probability, torch.ones_like(batch.p.VT))
+            p = believe(method.config.judge_side, probability, torch.ones_like(p.VT))
+    return p.map(lambda p_B: p_B.where(p_B >= method.config.drop_below, torch.zeros_like(p_B)))

@@ -119,6 +119,8 @@ class Config(JudgeConfig):
     """The similarities that the judge reads: S-T, those with the picture, or both."""
     warmup_epochs: Whole = 1
     """Epochs in which every pair counts as clean, before the judge takes effect; the oracle needs no warm-up."""
+    drop_below: Share = 0.0
+    """Pairs whose probability of being clean is below this weigh 0 and are no rivals of others; 0 drops none."""
 
     def __post_init__(self) -> None:
         hints = [get_type_hints(owner, include_extras=True).items() for owner in type(self).__mro__]

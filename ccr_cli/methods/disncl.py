@@ -69,6 +69,7 @@ class Config(base.Config):
     """Reduction of eq. (3), (6) over the clean pairs: `sum` as printed; `mean` does not depend on their number."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
+    drop_below: Share = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -236,12 +237,8 @@ class _Pairs(NamedTuple):
 
 
 def _clean(p_B: Tensor, prior_B: Tensor) -> Tensor:
-    """C of eq. (2) as weights: a pair that is more likely noisy weighs 0, and is no rival of others either.
-
-    A judge that leaves fewer than two pairs of the batch is ignored: `prior_B` counts.
-    """
-    clean_B = torch.where(p_B < 0.5, torch.zeros_like(p_B), p_B)
-    return torch.where((clean_B > 0).sum() < 2, prior_B, clean_B)
+    """C of eq. (2) as weights; a judge that leaves fewer than two pairs of the batch is ignored: `prior_B` counts."""
+    return torch.where((p_B > 0).sum() < 2, prior_B, p_B)
 
 
 class Exclusive:

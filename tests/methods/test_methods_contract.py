@@ -195,6 +195,28 @@ def test_loss_terms_are_named_scalars_and_do_not_change_the_batch(name: str) -> 
     assert torch.equal(given.visual.rows_ND, before[0]) and torch.equal(given.p.VT, before[1])
 
 
+@every_trained_method
+def test_pairs_below_the_threshold_count_as_pairs_of_probability_zero(name: str) -> None:
+    def loss(clean: list[float], least: float) -> torch.Tensor:
+        method = make(name, judge="none", drop_below=least)
+        torch.manual_seed(1)  # for dropout
+        return total(method.losses(batch(clean=clean)))
+
+    rest = [*[0.9] * (len(SOURCE) - 2), 0.5]
+    assert loss([*rest, 0.3], least=0.5) == loss([*rest, 0.0], least=0.0)
+    if reads_translations(name) and name not in ("cream", "in2r", "l2rm", "ncr"):  # which divide at 0.5 themselves
+        assert loss([*rest, 0.3], least=0.5) != loss([*rest, 0.3], least=0.0)
+
+
+def test_pairs_below_the_threshold_are_no_rivals() -> None:
+    clean = [*[1.0] * (len(SOURCE) - 1), 0.3]
+    rest = slice(0, len(SOURCE) - 1)
+    found = make("infonce", drop_below=0.5).losses(batch(clean=clean))["infonce_vt"]
+    assert found.item() == pytest.approx(
+        make("infonce").losses(batch(SOURCE[rest], TARGET[rest], clean=clean[rest]))["infonce_vt"].item(), rel=1e-5
+    )
+
+
 @pytest.mark.slow
 @every_trained_method
 def test_overfits_eight_pairs(name: str) -> None:
