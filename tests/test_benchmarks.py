@@ -103,6 +103,9 @@ def test_rows_belong_to_cells_whose_options_they_share() -> None:
     assert grid.fulfils(kept | {"config": {**kept["config"], "gone": 1}}, cell), "an option that is no more"
     fewer = {k: v for k, v in kept["config"].items() if k != "beta"}
     assert grid.fulfils(kept | {"config": fewer}, cell), "an option that is new"
+    other = replace(cell, options=(*cell.options, ("drop_below", "0.5")))
+    older = {k: v for k, v in kept["config"].items() if k != "drop_below"}
+    assert not grid.fulfils(kept, other) and not grid.fulfils(kept | {"config": older}, other), "it had its default"
     assert not grid.fulfils(kept | {"config": {**kept["config"], "beta": 0.7}}, cell), "a default that changed"
     assert not grid.fulfils(kept, replace(cell, seed=1))
     rows = [row(cell, 4, "2026-01-02"), row(cell, 2, "2026-01-01")]

@@ -147,13 +147,13 @@ def effective(method: str, options: Options) -> dict[str, Any]:
 
 
 def fulfils(row: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether a row of results is the run of a cell."""
+    """Whether a row of results is the run of a cell: an option newer than the row had what is its default now."""
     if row["method"] != cell.method or tuple(row[name] for name in WHERE) != cell.where:
         return False
     if cell.by_epoch and "epochs" not in row:
         return False
-    config = cell.config
-    return all(config[key] == value for key, value in row["config"].items() if key in config)
+    defaults = effective(cell.method, ())
+    return all(row["config"].get(key, defaults[key]) == value for key, value in cell.config.items())
 
 
 def find(rows: Iterable[Mapping[str, Any]], cell: Cell) -> Mapping[str, Any] | None:
