@@ -96,9 +96,8 @@ def rankings(
         trained = train_on(inputs, collection.sources(cell), options)
         method, tokenizer = load_method(trained, CPU)
         triplets = validation_triplets(collection, cell, method.config.needs())
-        source, target = (tokenizer.encode(texts) for texts in (triplets.source, triplets.target))
         own = load_judge(method.config.judge)
-        embedded = judging.embed_triplets(method, triplets, source, target, CPU)
+        embedded = judging.embed_triplets(method, triplets, tokenizer, CPU)
         opinion = judging.judge_triplets(
             own if own.speaks == "epoch" else load_judge("two-group"),
             side or method.config.judge_side,

@@ -5,7 +5,7 @@ Synthetic items with five captions each, features of 512 dimensions and one reco
 caption's translation replaces each word by another one. Validation and test have 500 items each, at every size, so
 only what grows with the training set grows. `train` is one epoch of `infonce` with 40 % of the translations switched,
 `report` has the run's evaluation and diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its
-largest resident memory, including files that it maps.
+largest resident memory, including files that it maps, `own_mib` (Linux) without these.
 
 CPU seconds hardly depend on what else runs on the machine; wall-clock seconds do.
 
@@ -82,12 +82,23 @@ def spent(command: list[str], log: Path, **variables: str) -> dict[str, float]:
     start = time.perf_counter()
     with log.open("w") as handle:
         child = subprocess.Popen(command, stdout=handle, stderr=handle, env=os.environ | variables)
-        _, status, usage = os.wait4(child.pid, 0)
+        ended, own = 0, 0
+        while not ended:
+            own = max(own, anonymous(child.pid))
+            time.sleep(0.05)
+            ended, status, usage = os.wait4(child.pid, os.WNOHANG)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"{shlex.join(command)} ended with {child.returncode}: see {log}\n{log.read_text()[-2000:]}")
     took = {"seconds": time.perf_counter() - start, "cpu_seconds": usage.ru_utime + usage.ru_stime}
-    return {k: round(v, 2) for k, v in took.items()} | {"peak_mib": round(usage.ru_maxrss / 1024)}
+    memory = {"peak_mib": usage.ru_maxrss, "own_mib": own}
+    return {k: round(v, 2) for k, v in took.items()} | {k: round(v / 1024) for k, v in memory.items()}
+
+
+def anonymous(pid: int) -> int:
+    """The memory of a process in KiB without what it maps from files, which the system can take back at any time."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0)
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -63,10 +63,10 @@ def judged(summary: dict[str, Any]) -> str:
     return "training pair" if "run" in summary else "translated caption"
 
 
-def read_pairs(artifact: Artifact) -> pd.DataFrame:
-    """Reads the judged pairs: the columns of `PAIRS`, `ALTERNATIVES` or `TRANSLATED`."""
+def read_pairs(artifact: Artifact, columns: list[str] | None = None) -> pd.DataFrame:
+    """Reads the judged pairs: the columns of `PAIRS`, `ALTERNATIVES` or `TRANSLATED`, or some of them."""
     of_one = ALTERNATIVES if "translations" in artifact.json("summary.json") else PAIRS
-    return artifact_table(artifact, "pairs.parquet", of_one if of_run(artifact) else TRANSLATED)
+    return artifact_table(artifact, "pairs.parquet", of_one if of_run(artifact) else TRANSLATED, columns)
 
 
 def of_run(artifact: Artifact) -> bool:

@@ -110,7 +110,10 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
             raise ArtifactError(f"{path}: {name} has no value in {values.null_count} rows, expected one in each")
         if pa.types.is_integer(field.type) and name != "label" and (pc.min(values).as_py() or 0) < 0:
             raise ArtifactError(f"{path}: {name} is {pc.min(values).as_py()}, expected 0 or more")
-    frame = pd.DataFrame({name: _objects(table.column(name)) for name in names})
+    columns_of = {}
+    for name in names:  # freed one by one
+        columns_of[name], table = _objects(table.column(name)), table.drop_columns(name)
+    frame = pd.DataFrame(columns_of, copy=False)
     key = (
         [name for name in ("slot_id", "lang", "alternative") if name in schema.names]
         if "slot_id" in names

@@ -40,9 +40,9 @@ def translated(captions: pd.DataFrame, direction: str = "forward") -> pd.DataFra
     return captions[(captions["direction"] == direction) & (captions["status"] == "ok")]
 
 
-def read_quality(artifact: Artifact) -> pd.DataFrame:
-    """Reads the quality of every caption; flags are bool, False where they are unknown."""
-    frame = artifact_table(artifact, "quality.parquet", QUALITY)
+def read_quality(artifact: Artifact, columns: list[str] | None = None) -> pd.DataFrame:
+    """Reads the quality of every caption, all columns or some; flags are bool, False where they are unknown."""
+    frame = artifact_table(artifact, "quality.parquet", QUALITY, columns)
     return frame.assign(**{flag: frame[flag].eq(True) for flag in FLAGS})
 
 

@@ -30,6 +30,7 @@ SPLIT_NAMES = {
 """Names of splits in files; Karpathy's `restval` belongs to training."""
 SPLITS_OTHERWISE = "before a file: train=FILE; or lists of ids: --split train=IDS --split test=IDS"
 """What to type to name splits that the files do not name."""
+_BLOCK = 1 << 16
 _POS = re.compile(r":[A-Za-z]+$")
 _OTHERS = "left out, as captions of the same text have another one"
 
@@ -73,7 +74,8 @@ class Assembly:
         """The captions' spelling of an id of the lists, where it differs."""
         self.items: dict[str, _Item] = {}
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
-        """The columns of every caption, and its place in the files."""
+        """The columns of every caption, and its place in the files; the others are in `tables`, for their size."""
+        self.tables: list[pd.DataFrame] = []
         self.refused: list[dict[str, Any]] = []
         """Failure records of captions that are left out because their text is empty."""
         self.unread: dict[str, str] = {}
@@ -264,6 +266,8 @@ class Assembly:
             if HIDDEN.search(text):
                 self.hidden.append(record.where)
             self.rows.append((record.caption_id, item, lang, k, text, chosen, record.where))
+            if len(self.rows) == _BLOCK:
+                self._pack()
         else:
             self.refused.append(empty_caption(record.caption_id or f"{item}#{lang}#{k}", record.where))
 
@@ -296,8 +300,15 @@ class Assembly:
         half = (len(drawn) + 1) // 2
         return {**dict.fromkeys(drawn[:half], "val"), **dict.fromkeys(drawn[half:], "test")}
 
+    def _pack(self) -> None:
+        if self.rows or not self.tables:
+            self.tables.append(pd.DataFrame(self.rows, columns=[*CAPTIONS.names, "where"]))
+        self.rows = []
+
     def _caption_table(self) -> pd.DataFrame:
-        frame = pd.DataFrame(self.rows, columns=[*CAPTIONS.names, "where"])
+        self._pack()
+        frame = pd.concat(self.tables, ignore_index=True)
+        self.tables = []
         if frame.empty:
             raise self._nothing("captions")
         again = frame.duplicated(["item_id", "lang", "caption_set", "k"], keep=False)
@@ -351,14 +362,14 @@ class Assembly:
         ]
 
 
-def _caption_ids(frame: pd.DataFrame) -> list[str]:
+def _caption_ids(frame: pd.DataFrame) -> "pd.Series[str]":
     """The official ids where there are some that tell the captions apart, else item, language, set and number."""
     sets = frame.groupby("lang")["caption_set"].transform("nunique")
     named = frame["item_id"] + "#" + frame["lang"] + "#"
     named = named + (frame["caption_set"] + "#").where(sets > 1, "") + frame["k"].astype(str)
     ids = frame["caption_id"].where(frame["caption_id"] != "", named)
     ids = ids.where(~ids.duplicated(keep=False), frame["lang"] + ":" + ids)
-    return list(ids.where(~ids.duplicated(keep=False), named))
+    return ids.where(~ids.duplicated(keep=False), named)
 
 
 def caption_text(spec: FileSpec, record: Record) -> str:

@@ -12,9 +12,8 @@ import unicodedata
 import zlib
 from abc import ABC, abstractmethod
 from array import array
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -33,7 +32,7 @@ CONFIG_NAME = "ccr_tokenizer.json"
 EMPTY_BUCKET = 0
 """The n-gram bucket of a text without a single word; no feature hashes to it."""
 
-_CHUNK = 4096  # texts per call of a transformers tokenizer
+_CHUNK = 4096  # texts per call of a transformers tokenizer, or copied at once
 LONGEST = 512
 """Tokens of a text where neither the options nor the model set a limit."""
 CJK_RANGES = (
@@ -66,8 +65,8 @@ class Tokens:
                 flat.extend(ids)
                 starts += b"\1" + bytes(len(ids) - 1)
             offsets.append(len(flat))
-        ids_N, offsets_B1 = torch.from_numpy(np.array(flat)), torch.from_numpy(np.array(offsets))
-        return cls(ids_N, offsets_B1, torch.from_numpy(np.frombuffer(starts, bool).copy()), offsets_B1.diff())
+        ids_N, offsets_B1 = (torch.from_numpy(np.asarray(each)) for each in (flat, offsets))
+        return cls(ids_N, offsets_B1, torch.from_numpy(np.frombuffer(starts, bool)), offsets_B1.diff())
 
     def select(self, rows_B: torch.Tensor) -> "Tokens":
         """Gathers a batch by int64 row numbers on the device of the texts, in their order, with repetitions."""
@@ -115,13 +114,19 @@ class Tokenizer(ABC):
 
     def encode(self, texts: Sequence[str]) -> Tokens:
         """Tokenises each distinct text once; row i is text i. ArtifactError if a text has no given feature."""
-        first: dict[str, int] = {}
-        rows = [first.setdefault(text, len(first)) for text in texts]
-        distinct = Tokens.from_lists(self._ids(list(first)))
+        rows, first = pd.factorize(np.array(texts, dtype=object))
+        distinct = Tokens.from_lists(self._ids(first.tolist()))
         if len(distinct) == len(rows):  # all texts differ: the rows are in order already
             return distinct
-        tokens = distinct.select(torch.tensor(rows, dtype=torch.int64))
-        return replace(tokens, ids_N=tokens.ids_N.int())
+        rows_B = torch.from_numpy(rows)
+        lengths_B = distinct.lengths_B[rows_B]
+        offsets_B1 = torch.cat([lengths_B.new_zeros(1), lengths_B.cumsum(0)])
+        ids_N, starts_N = (x.new_empty(int(offsets_B1[-1])) for x in (distinct.ids_N, distinct.starts_N))
+        for first, some_B in zip(offsets_B1[::_CHUNK], torch.split(rows_B, _CHUNK), strict=False):
+            part = distinct.select(some_B)
+            here = slice(int(first), int(first) + len(part.ids_N))
+            ids_N[here], starts_N[here] = part.ids_N, part.starts_N
+        return Tokens(ids_N, offsets_B1, starts_N, lengths_B)
 
     def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
         """The rows of a table whose `text` can be encoded; here all."""
@@ -325,12 +330,19 @@ def word_support(texts: Sequence[str], items: Sequence[int]) -> npt.NDArray[np.i
     those of the n-gram tokenizer; in Han, kana and hangul, pairs of characters.
     """
     tokenizer = NgramTokenizer(ngram_min=3, ngram_max=2, cjk_max=2)  # whole words only
-    words_N = []
-    items_of: dict[str, set[int]] = defaultdict(set)
-    for text, item in zip(texts, items, strict=True):
+    number_of: dict[str, int] = {}
+    words, lengths = array("i"), array("i")
+    for text in texts:
         features = tokenizer.features(text)
-        words_N.append([f for f in features if len(f) > 1] or features)
-        for word in words_N[-1]:
-            items_of[word].add(item)
-    counts = [max((len(items_of[word]) for word in words), default=1) - 1 for words in words_N]
-    return np.array(counts, dtype=np.int32)
+        features = [f for f in features if len(f) > 1] or features
+        words.extend(number_of.setdefault(word, len(number_of)) for word in features)
+        lengths.append(len(features))
+    word_W, length_N = np.asarray(words), np.asarray(lengths)
+    item_N = np.unique(np.asarray(items, dtype=np.int64), return_inverse=True)[1]
+    pair_W = word_W * np.int64(len(item_N)) + np.repeat(item_N, length_N)
+    pair_W.sort()
+    word_P = pair_W[np.diff(pair_W, prepend=-1) > 0] // max(len(item_N), 1)  # each word once an item
+    others_W = np.bincount(word_P, minlength=1).astype(np.int32)[word_W] - 1
+    most_N, some_N = np.zeros(len(item_N), dtype=np.int32), length_N > 0
+    most_N[some_N] = np.maximum.reduceat(others_W, (np.cumsum(length_N) - length_N)[some_N])
+    return most_N

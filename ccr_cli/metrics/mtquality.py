@@ -8,11 +8,12 @@ Shape legend: N captions.
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ccr_cli.metrics.detection import BoolArray, FloatArray
@@ -39,6 +40,7 @@ LEFT_IN = 2
 """So many words left as they were are flagged; one, where source and target are written in different scripts."""
 WORD_LETTERS = 3
 
+_BLOCK = 8192
 _END = re.compile(
     "[.!?\u3002\u061f\u06d4\u0964\u0965\u0589\u104b\u17d4][ '\"\u201d\u2019\u00bb\u203a\u300d\u300f)\\]\u3011]*$"
 )
@@ -92,35 +94,50 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
 
     Texts are compared after NFKC, case folding and collapsing white space. Languages are BCP 47 tags.
     """
-    plain = [
-        (_fold(source).casefold(), _fold(target).casefold()) for source, target in zip(sources, targets, strict=True)
-    ]
-    kernels = [("".join(filter(str.isalnum, a)), "".join(filter(str.isalnum, b))) for a, b in plain]
-    empty = _flag(not b or (bool(a) and not c) for (a, c), (_, b) in zip(kernels, plain, strict=True))
-    ratio, z, lengths = _lengths(plain, empty)
     scripts, target_scripts = expected_scripts(source_lang), expected_scripts(target_lang)
-    left = np.array([len(words) for words in left_in(sources, targets)], dtype=np.int32)
+    blocks = [slice(first, first + _BLOCK) for first in range(0, max(len(sources), 1), _BLOCK)]
+    parts = [_marks(sources[block], targets[block], target_scripts) for block in blocks]
+    mark = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    ratio, z, lengths = _lengths(mark["source_length"], mark["target_length"], mark["empty"])
+    left = np.fromiter((len(words) for words in left_in(sources, targets)), dtype=np.int32)
     apart = scripts is not None and target_scripts is not None and not scripts & target_scripts
     characters = bool(scripts and target_scripts and "CJK" in scripts & target_scripts)  # words of both languages
     flags: dict[str, BoolArray | None] = {
-        "copy": _flag(a == b and any(map(str.isalpha, a)) for a, b in kernels),
-        "empty": empty & _flag(target is not None for target in targets),
+        "copy": mark["copy"],
+        "empty": mark["empty"] & _flag(target is not None for target in targets),
         "length": None if lengths is None else np.abs(np.nan_to_num(z)) > LENGTH_Z,
-        "repetition": _flag(bool(_LOOP.search(b)) and not _LOOP.search(a) for a, b in plain),
-        "script": None if target_scripts is None else _flag(is_wrong_script(b, target_scripts) for _, b in plain),
+        "repetition": mark["repetition"],
+        "script": None if target_scripts is None else mark["script"],
         "untranslated": None if characters else left >= (1 if apart else LEFT_IN),
-        "truncated": _truncated(plain, empty),
+        "truncated": _truncated(mark["source_ends"], mark["target_ends"], mark["empty"]),
     }
-    number = Counter(target for _, target in set(plain))  # of different sources of each target
-    sources_N = np.array([number[target] if target else 0 for _, target in plain], dtype=np.int32)
+    source_N, target_N = (pd.factorize(np.array(list(map(_plain, each)), object))[0] for each in (sources, targets))
+    target_P = np.unique(target_N * len(source_N) + source_N) // max(len(source_N), 1)  # of each its different sources
+    sources_N = np.where(mark["target_length"] > 0, np.bincount(target_P, minlength=1)[target_N], 0).astype(np.int32)
     return Evidence(ratio, z, sources_N, left, flags, lengths)
 
 
-def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray, FloatArray, Lengths | None]:
-    a = np.array([len(source) for source, _ in plain], dtype=np.float64)
-    b = np.array([len(target) for _, target in plain], dtype=np.float64)
+def _marks(
+    sources: Sequence[str], targets: Sequence[str | None], target_scripts: frozenset[str] | None
+) -> dict[str, NDArray[Any]]:
+    """What each caption (N,) shows by itself: in blocks, as the plain texts of millions fill the memory."""
+    plain = [(_plain(source), _plain(target)) for source, target in zip(sources, targets, strict=True)]
+    kernels = [("".join(filter(str.isalnum, a)), "".join(filter(str.isalnum, b))) for a, b in plain]
+    return {
+        "source_length": np.array([len(a) for a, _ in plain], dtype=np.float64),
+        "target_length": np.array([len(b) for _, b in plain], dtype=np.float64),
+        "copy": _flag(a == b and any(map(str.isalpha, a)) for a, b in kernels),
+        "empty": _flag(not b or (bool(a) and not c) for (a, c), (_, b) in zip(kernels, plain, strict=True)),
+        "repetition": _flag(bool(_LOOP.search(b)) and not _LOOP.search(a) for a, b in plain),
+        "script": _flag(target_scripts is not None and is_wrong_script(b, target_scripts) for _, b in plain),
+        "source_ends": _flag(bool(_END.search(a)) for a, _ in plain),
+        "target_ends": _flag(bool(_END.search(b)) for _, b in plain),
+    }
+
+
+def _lengths(a: FloatArray, b: FloatArray, empty: BoolArray) -> tuple[FloatArray, FloatArray, Lengths | None]:
     there = (a > 0) & ~empty
-    ratio, z = np.full((2, len(plain)), np.nan)
+    ratio, z = np.full((2, len(a)), np.nan)
     ratio[there] = b[there] / a[there]
     if there.sum() < FEW:
         return ratio, z, None
@@ -134,12 +151,12 @@ def _lengths(plain: list[tuple[str, str]], empty: BoolArray) -> tuple[FloatArray
     return ratio, z, Lengths(usual, shift, spread)
 
 
-def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[str]]:
+def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> Iterator[list[str]]:
     """The words of each source that stand in its target as they were, in order, each once.
 
     Left out are names and short words, and words that the engine also writes where they are not in the source.
 
-    >>> left_in(["Two sheperds in Spain", "Two men sit"], ["Dos sheperds en Spain", "Dos hombres sit"])
+    >>> list(left_in(["Two sheperds in Spain", "Two men sit"], ["Dos sheperds en Spain", "Dos hombres sit"]))
     [['sheperds'], ['sit']]
     """
 
@@ -150,10 +167,8 @@ def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> list[list[
     known: set[str] = set()
     for source, target in words():
         known |= target.difference(word.lower() for word in source)
-    return [
-        [w for w in dict.fromkeys(source) if w in target and w not in known and _counts(w)]
-        for source, target in words()
-    ]
+    for source, target in words():
+        yield [w for w in dict.fromkeys(source) if w in target and w not in known and _counts(w)]
 
 
 def _counts(word: str) -> bool:
@@ -161,9 +176,8 @@ def _counts(word: str) -> bool:
     return word == word.lower() and (len(word) >= WORD_LETTERS or bool(re.fullmatch(f"[{_CHARACTERS}]", word)))
 
 
-def _truncated(plain: list[tuple[str, str]], empty: BoolArray) -> BoolArray | None:
-    ended = _flag(bool(_END.search(a)) for a, _ in plain) & ~empty
-    kept = _flag(bool(_END.search(b)) for _, b in plain)
+def _truncated(source_ends: BoolArray, kept: BoolArray, empty: BoolArray) -> BoolArray | None:
+    ended = source_ends & ~empty
     if ended.sum() < FEW or kept[ended].mean() < KEPT_ENDS:
         return None
     return ended & ~kept
@@ -171,6 +185,10 @@ def _truncated(plain: list[tuple[str, str]], empty: BoolArray) -> BoolArray | No
 
 def _flag(values: Iterable[bool]) -> BoolArray:
     return np.fromiter(values, dtype=np.bool_)
+
+
+def _plain(text: str | None) -> str:
+    return _fold(text).casefold()
 
 
 def _fold(text: str | None) -> str:

@@ -6,7 +6,7 @@ Like these they are for a person to look at: a flag filters nothing, and no flag
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -148,25 +148,22 @@ def _identifier() -> Any:
     return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
-def word_flags(sources: Sequence[str], targets: Sequence[str], lang: str) -> dict[str, list[list[str]]]:
-    """The words for which each translation (N) is flagged, by the names of `FLAGS`."""
-    pairs = list(zip(sources, targets, strict=True))
-    return {
-        "numbers": [numbers(*pair) for pair in pairs],
-        "repeated": [repeated(*pair) for pair in pairs],
-        "language": [other_language(target, lang) for target in targets],
-    }
+def word_flags(sources: Iterable[str], targets: Iterable[str], lang: str) -> Iterator[dict[str, list[str]]]:
+    """The words for which each translation is flagged, by the names of `FLAGS`, where there are any."""
+    for pair in zip(sources, targets, strict=True):
+        found = numbers(*pair), repeated(*pair), other_language(pair[1], lang)
+        yield {name: words for name, words in zip(FLAGS, found, strict=True) if words}
 
 
 def flagged(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[dict[str, list[str]]]:
     """All flags of each translation (N), those of `metrics.mtquality` too, with their words."""
-    plain, left = evidence(sources, targets, source_lang, lang).flags, left_in(sources, targets)
-    words, found = word_flags(sources, targets, lang), []
-    for row in range(len(sources)):
+    plain, found = evidence(sources, targets, source_lang, lang).flags, []
+    each = zip(left_in(sources, targets), word_flags(sources, targets, lang), strict=True)
+    for row, (left, words) in enumerate(each):
         flags: dict[str, list[str]] = {name: [] for name, of in plain.items() if of is not None and of[row]}
         for name in [name for name in ("untranslated", "copy") if name in flags][:1]:
-            flags[name] = left[row]
-        found.append(flags | {name: words[name][row] for name in FLAGS if words[name][row]})
+            flags[name] = left
+        found.append(flags | words)
     return found
 
 

@@ -24,7 +24,7 @@ class RunDiagnosis:
 
     run_id: str
     summary: Mapping[str, Any]
-    load_pairs: Callable[[], pd.DataFrame]
+    load_pairs: Callable[[list[str]], pd.DataFrame]
     usual: tuple[str, str] = ("", "")
     """Judge and side by which the run is diagnosed by default; empty where unknown."""
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ccr_cli.artifacts import translation
+from ccr_cli.metrics import mtquality
 from ccr_cli.metrics.mtquality import FEW, FLAGS, LENGTH_Z, Evidence, evidence, left_in
 from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
 
@@ -112,7 +113,7 @@ def test_characters_that_two_languages_share_say_nothing() -> None:
 
 def test_words_left_in_are_listed_without_names() -> None:
     sources = ["A grayhound and Tom, a grayhound on ice", "taxi", "cab"]
-    assert left_in(sources, ["一只grayhound和Tom在ice上", "taxi", "taxi"]) == [["grayhound", "ice"], [], []]
+    assert list(left_in(sources, ["一只grayhound和Tom在ice上", "taxi", "taxi"])) == [["grayhound", "ice"], [], []]
 
 
 def length_model(sources: list[str], targets: list[str]) -> Callable[[int, int], float]:
@@ -202,3 +203,15 @@ def test_nothing_to_describe_and_unequal_lengths() -> None:
     assert len(found.left_in) == 0 and all(which is None or len(which) == 0 for which in found.flags.values())
     with pytest.raises(ValueError):
         evidence(["a"], [], "en", "de")
+
+
+def test_captions_are_described_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [f"a dog no. {n % 7} runs." for n in range(50)]
+    targets = [None if n == 9 else "" if n == 8 else f"un chien {n % 5} court{'.' * (n != 20)}" for n in range(50)]
+    whole = evidence(sources, targets, "en", "fr")
+    monkeypatch.setattr(mtquality, "_BLOCK", 7)
+    blocks = evidence(sources, targets, "en", "fr")
+    cut = whole.flags["truncated"]
+    assert str(blocks) == str(whole) and cut is not None and cut.nonzero()[0].tolist() == [20]
+    pairs = {(source, target) for source, target in zip(sources, targets, strict=True) if target}
+    assert blocks.sources.tolist() == [sum(other == target for _, other in pairs) for target in targets]

@@ -17,6 +17,19 @@ from ccr_cli.report.words.numbers import percent
 ONE_RUN = "One run per method, the lowest seed."
 """Added to captions of figures that show a single run of each method."""
 
+_PAIRS = [
+    "slot_id",
+    "item_id",
+    "lang",
+    "source_text",
+    "translation",
+    "back",
+    "truth",
+    "sim_vt",
+    "uncertainty",
+    "p_clean",
+]
+
 Read = TypeVar("Read")
 Result = Mapping[str, Any]
 """An entry of `metrics.json`."""
@@ -91,7 +104,7 @@ class FigureData:
     @cached_property
     def pairs(self) -> dict[str, pd.DataFrame]:
         """The pairs of each of `diagnoses`, in the main view's language."""
-        tables = {label: diagnosis.load_pairs() for label, diagnosis in self.diagnoses.items()}
+        tables = {label: diagnosis.load_pairs(_PAIRS) for label, diagnosis in self.diagnoses.items()}
         lang = self.main.lang
         return {k: p[p["lang"] == lang] if lang in set(p["lang"]) else p for k, p in tables.items()}
 

@@ -29,7 +29,8 @@ def beliefs(data: FigureData) -> Drawing | None:
     title = f"{label}, {data.noise}, seed {diagnosis.summary.get('seed')}"
     what = f"Histograms of similarities and P(clean) of intact and mismatched training pairs by {label}, {data.noise}"
     caption = f"Judge: {judge_name(diagnosis.summary)}. Pairs left of the dotted line are called noisy."
-    return Drawing(belief_histograms(diagnosis.load_pairs()), what, caption, title)
+    pairs = diagnosis.load_pairs(["verdict", "truth", "sim_st", "sim_vt", "p_clean"])
+    return Drawing(belief_histograms(pairs), what, caption, title)
 
 
 @figure("judges", "ROC and precision-recall of the judges", "ccr train --noise 0.4 | ccr diagnose -")

@@ -122,13 +122,13 @@ def write(data: ReportData, folder: Path) -> dict[str, int]:
             with atomic_open(folder / "tables" / f"{name}.{suffix}", "w") as handle:
                 handle.write(rendering(replace(table, report=report)))
     suspects = suspicious(data, summary.views[0], summary.findings) if summary.views else []
-    loaded = translations.load(data.translations)
     plots: dict[str, tuple[str, Drawing]] = {}
     absent: list[FigureKind] = []
     with canvas.drawing():
         drawings: dict[str, Drawing] = {}
         if summary.views:
             drawings, absent = figures(FigureData(data, summary.views, summary.findings, suspects))
+        loaded = translations.load(data.translations)
         drawings["translations"] = quality_measures(loaded)
         with progress(len(drawings), "report", "figures") as advance:
             for name, drawing in drawings.items():

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,18 @@ RANKED = {
 }
 """Which captions are listed first: by the first of these that is known. Human captions that do not translate the
 source are no reference: they may rightly say something else."""
+_PAIR = [
+    "item_id",
+    "lang",
+    "source_text",
+    "translation",
+    "back",
+    "uncertainty",
+    "p_clean",
+    "support",
+    "verdict",
+    "truth",
+]
 Image = Callable[[str], Path | None]
 """Where the picture of an item lies."""
 
@@ -143,7 +156,7 @@ def suspicious_pairs(data: ReportData, diagnosis: RunDiagnosis, findings: Findin
         return
     yield build(f"Most suspicious pairs of {label}, {percent(noise)} noise", suspicious)
     if noise == findings.noise and summary.get("detection"):
-        pairs = diagnosis.load_pairs().sort_values("p_clean", kind="stable")
+        pairs = diagnosis.load_pairs(_PAIR).sort_values("p_clean", kind="stable")
         wrong, called = pairs["truth"] != "clean", pairs["verdict"] == "noisy"
         false_alarms, misses = pairs[~wrong & called], pairs[wrong & ~called].iloc[::-1]
         mistakes = {"intact pairs called noisy (bad translations or false alarms)": false_alarms}
@@ -187,7 +200,7 @@ def translations(data: ReportData, loaded: Sequence[TranslatedCaptions]) -> Iter
             name = f"{int(flagged.sum()):,} flagged captions, some of each kind"
             tables.append(_captions(data, captions.of, name, rows[~rows.index.duplicated()]))
         left = left_in(list(captions.frame["source"]), list(captions.frame["text"]))
-        counts = Counter(word for words in left for word in words)
+        counts = Counter(chain.from_iterable(left))
         yield {
             "title": captions.of.full_name,
             "failed": captions.failed,
@@ -201,12 +214,12 @@ def worst(captions: TranslatedCaptions) -> tuple[str, pd.DataFrame] | None:
     """The captions that a reader should see first, and why these."""
     splits = captions.of.splits.values()
     translated = any(reference["kind"] == "translation" for split in splits for reference in split["references"])
-    good = captions.frame[~captions.frame["empty"]]
+    good = ~captions.frame["empty"]
     for key, why in RANKED.items():
-        values = good[key].dropna()
+        values = captions.frame.loc[good, key].dropna()
         if len(values) and (translated or key != "reference_chrf"):
             order = -values.abs() if key == "length_z" else values
-            return why, good.loc[order.sort_values(kind="stable").index[:WORST]]
+            return why, captions.frame.loc[order.sort_values(kind="stable").index[:WORST]]
     return None
 
 

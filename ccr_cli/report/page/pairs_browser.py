@@ -58,7 +58,7 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
         diagnoses = {label: groups[key][label] for label in sorted(groups[key], key=results.method_order)}
         details = [f"noise seed {seed}"] if seed else []
         details += [signature_words.noise(kind)] if kind not in ("", "none", "caption-translation") else []
-        tables = {label: diagnosis.load_pairs()[_COLUMNS] for label, diagnosis in diagnoses.items()}
+        tables = {label: diagnosis.load_pairs(_COLUMNS) for label, diagnosis in diagnoses.items()}
         langs = {lang for table in tables.values() for lang in table["lang"].unique()}
         labels = {label: label_with_judge(label, diagnosis) for label, diagnosis in diagnoses.items()}
         for lang in sorted(langs, key=lambda lang: (lang != main.lang, lang)):
@@ -69,7 +69,11 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
 
 def _aligned(tables: Mapping[str, pd.DataFrame]) -> Iterator[dict[str, pd.DataFrame]]:
     """Puts tables of the same pairs into the order of the first; a table of other pairs stands alone."""
-    left = {label: table.drop_duplicates(_KEYS).set_index(_KEYS) for label, table in tables.items()}
+    left = {label: table.drop_duplicates(_KEYS) for label, table in tables.items()}
+    if len(left) == 1:
+        yield left
+        return
+    left = {label: table.set_index(_KEYS) for label, table in left.items()}
     while left:
         first = next(iter(left.values())).index
         same = {k: t.loc[first] for k, t in left.items() if len(t) == len(first) and t.index.isin(first).all()}

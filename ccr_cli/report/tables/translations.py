@@ -48,7 +48,8 @@ def load(translations: Sequence[ReportTranslation]) -> list[TranslatedCaptions]:
     for translation in distinct(translations)[:SHOWN]:
         frame = translation.load()
         good = frame["text"].notna()
-        loaded.append(TranslatedCaptions(translation, frame[good], list(frame.loc[~good, "source"])))
+        failed = list(frame.loc[~good, "source"])
+        loaded.append(TranslatedCaptions(translation, frame[good] if failed else frame, failed))
     return loaded
 
 

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -189,8 +190,8 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
         write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
         for table, texts in assembly.translations.items():
             (site.folder / "translations").mkdir(exist_ok=True)
-            lines = [write_tsv_line(("source", "target")), *map(write_tsv_line, texts.items())]
-            (site.folder / "translations" / table).write_text("".join(lines), encoding="utf-8", newline="")
+            with (site.folder / "translations" / table).open("w", encoding="utf-8", newline="") as file:
+                file.writelines(map(write_tsv_line, chain([("source", "target")], texts.items())))
         media_root = options.media_root or source.media_root(items)
         site.environment["media_root"] = workspace.relative(media_root)
         failed = source.write_manifest(site, assembly.translations, assembly.refused, assembly.split_rule)

@@ -36,7 +36,7 @@ from ccr_cli.stages.shared.load_run import load_method, method_label, run_settin
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.other_translations import NONE, find_others, with_others
 from ccr_cli.stages.shared.text_encoders import readable_texts
-from ccr_cli.stages.shared.triplets import PARTLY, Triplets, round_trips, texts_of, training_triplets, without
+from ccr_cli.stages.shared.triplets import PARTLY, Triplets, training_triplets, without
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 MOST_PAIRS = 300_000
@@ -139,7 +139,6 @@ def _diagnose(
     settings, judge, side = run.config(trained), build.request["judge"], build.request["judge_side"]
     parent = inputs.workspace.parent
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
-    pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
     translated, second = translations_of(inputs.workspace, trained)
     translations = {lang: {a.path.name: translation.read(a) for a in each} for lang, each in translated.items()} or {
         data.source_lang: {"": translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])}
@@ -149,12 +148,14 @@ def _diagnose(
     data, translations = readable_texts(tokenizer, data, translations, training=True)
     feats, needs, judging_by = parent(trained, "features"), method.config.needs(), load_judge(judge)
     compared = judging_by.compares_texts
+    pairs = noise.read(parent(trained, "noise")) if trained.has_parent("noise") else None
     triplets = training_triplets(data, translations, pairs, feats, needs, other, compared=compared)
+    names = {lang: list(each) for lang, each in translations.items()}
+    del data, translations, pairs, other  # their tables take kilobytes a caption
     unread = triplets.dropped - settings["dropped"]
     if unread > 0:
         warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
-    encode = tokenizer.encode
-    embedded = judging.embed_triplets(method, triplets, encode(triplets.source), encode(triplets.target), device)
+    embedded = judging.embed_triplets(method, triplets, tokenizer, device, build.folder)
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
@@ -164,11 +165,10 @@ def _diagnose(
     frames = []
     for rows, part in triplets.by_translation():  # each is judged by itself
         (lang,), embedded_part = part.langs, embedded if part is triplets else embedded.select(rows)
-        name = next(iter(translations[lang])) if part.alternative_N is None else part.alternative_N[0]
-        texts = _texts(part.slot_ids, translations[lang][name], pairs, lang)
-        part = with_others(part, texts["source_caption_id"], [lang] * len(part), others)
+        name = names[lang][0] if part.alternative_N is None else part.alternative_N[0]
+        part = with_others(part, part.source_ids, [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
-        frame = _table(part, embedded_part, opinion, method.evidence, search).assign(**texts, lang=lang)
+        frame = _table(part, embedded_part, opinion, method.evidence, search).assign(lang=lang)
         frame = frame if part.alternative_N is None else frame.assign(alternative=name)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang, name)))
     frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
@@ -189,7 +189,8 @@ def _table(
     similarity = embedded.similarities()
     items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
     item_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item share its picture as the query
-    own_v2t = _opinions(search(v_VD[item_Q], t_ND, item_Q, item_N), row_N, similarity["VT"], form)
+    query_QD = v_VD if len(item_Q) == len(v_VD) else v_VD[item_Q]
+    own_v2t = _opinions(search(query_QD, t_ND, item_Q, item_N), row_N, similarity["VT"], form)
     own_t2v = _opinions(search(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
     numbers = {
         **{f"sim_{side.lower()}": similarity[side] for side in ("VS", "VT", "ST")},
@@ -203,23 +204,14 @@ def _table(
         truth[wrong[PARTLY].to_numpy(bool)] = "partly"
     return pd.DataFrame(numbers, dtype=np.float32).assign(
         slot_id=triplets.slot_ids,
+        source_caption_id=triplets.source_ids,
+        back=pd.Series(triplets.backs, dtype=object),
         item_id=[triplets.item_ids[i] for i in items],
         source_text=triplets.source,
         translation=triplets.target,
         support=np.minimum(*(word_support(texts, items) for texts in (triplets.source, triplets.target))),
         truth=pd.Series(truth, index=range(len(triplets)), dtype=object),
     )
-
-
-def _texts(
-    slot_ids: list[str], translations: pd.DataFrame, mismatch: pd.DataFrame | None, lang: str
-) -> dict[str, list[Any]]:
-    """The source caption of each triplet, and the back-translation of its translation, mismatch included."""
-    back = round_trips(translations)
-    if mismatch is None:
-        return {"source_caption_id": slot_ids, "back": [back.get(caption) for caption in slot_ids]}
-    rows = mismatch.set_index("slot_id", drop=False).loc[slot_ids]
-    return {"source_caption_id": list(rows["given_source_id"]), "back": texts_of(rows, back, lang)}
 
 
 def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str, name: str) -> pd.DataFrame:

@@ -38,7 +38,7 @@ from ccr_cli.stages.diagnose.verdicts import (
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.other_translations import NONE, find_others, with_others
-from ccr_cli.stages.shared.triplets import round_trips, training_triplets
+from ccr_cli.stages.shared.triplets import training_triplets
 from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
@@ -110,8 +110,7 @@ def _diagnose(
         warn(f"{left_out}, without a text that the judge could compare")
     say(f"{build.request['judge']}: comparing {counted(len(triplets), 'caption')} with their translations")
     opinion = judging.judge_triplets(judge, "", None, triplets, seed=derive(0, "diagnose"), config=witnesses)
-    items, back = triplets.item_N.tolist(), round_trips(texts)
-    round_trip = pd.Series([back.get(caption) for caption in triplets.slot_ids], dtype=object)
+    items = triplets.item_N.tolist()
     frame = pd.DataFrame({"p_vs": opinion.p.VS, "p_clean": opinion.p.VT, "p_st": opinion.p.ST}).assign(
         slot_id=triplets.slot_ids,
         source_caption_id=triplets.slot_ids,
@@ -120,7 +119,7 @@ def _diagnose(
         lang=lang,
         source_text=triplets.source,
         translation=triplets.target,
-        back=round_trip,
+        back=pd.Series(triplets.backs, dtype=object),
         support=np.minimum(*(word_support(each, items) for each in (triplets.source, triplets.target))),
     )
     by_hand = texts.loc[texts["engine"] == translation.BY_HAND, "source_caption_id"]

@@ -35,6 +35,8 @@ from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 from ccr_cli.stages.translate.quality import references
 
+_BLOCK = 1 << 16
+
 
 def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compose.Overview]:
     """Reports on evaluations, diagnoses and translations.
@@ -406,21 +408,28 @@ def _text_hashes(artifact: base.Artifact) -> dict[str, str]:
     columns = ["source_caption_id", "split", "direction", "text"]
     frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, columns)
     rows = frame[frame["direction"] == "forward"].sort_values("source_caption_id")
-    return {
-        str(split): base.sha256_text(base.canonical_json([list(part["source_caption_id"]), list(part["text"])]))
-        for split, part in rows.groupby("split")
-    }
+    return {str(split): _text_hash(part[["source_caption_id", "text"]]) for split, part in rows.groupby("split")}
+
+
+def _text_hash(rows: pd.DataFrame) -> str:
+    """A hash in blocks: as one JSON text the captions of millions would be in memory several times."""
+    blocks = (rows.iloc[first : first + _BLOCK].to_numpy().tolist() for first in range(0, len(rows), _BLOCK))
+    return base.sha256_text("".join(base.sha256_text(base.canonical_json(block)) for block in blocks))
 
 
 def _translated_captions(artifact: base.Artifact, data: base.Artifact) -> pd.DataFrame:
     """The forward captions as `ReportTranslation.load` returns them."""
     source = dataset.read(data)
-    frame = translation.read(artifact)
+    columns = ["caption_id", "item_id", "split", "direction", "text", "source_caption_id", "score"]
+    frame = artifact_table(artifact, "captions.parquet", translation.CAPTIONS, columns)
     back = frame[frame["direction"] == "back"].set_index("source_caption_id")["text"]
-    rows = frame[frame["direction"] == "forward"].merge(translation.read_quality(artifact), on="caption_id")
+    quality = translation.read_quality(artifact, [name for name in translation.QUALITY.names if name != "caption_id"])
+    rows = frame.join(quality)[frame["direction"] == "forward"].reset_index(drop=True)
+    del frame, quality
     human, _ = references(source, source.source_lang, translation.language(artifact))
     reference_of = {caption: texts[0] for known in human for caption, texts in known.of.items()}
     text_of = source.captions.set_index("caption_id")["text"]
     known = {"back": rows["caption_id"].map(back), "human": rows["source_caption_id"].map(reference_of)}
     texts = {name: column.astype(object).where(column.notna(), None) for name, column in known.items()}
-    return rows.assign(source=rows["source_caption_id"].map(text_of), **texts)
+    rows = rows.assign(source=rows["source_caption_id"].map(text_of), **texts)
+    return rows.drop(columns=["caption_id", "source_caption_id", "direction"])

@@ -3,10 +3,14 @@
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
+import math
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,13 +22,21 @@ from ccr_cli.methods.base import Embedder
 BATCH = 1024
 PICTURES = 128
 """Batch size of items that are pictures, which a network encodes."""
+LARGE = 2**28
+"""Bytes from which a table of vectors is a file, if there is a folder for it."""
 
 
 @torch.no_grad()
-def embed_texts(method: Embedder, table: Tokens, device: torch.device, some_T: Tensor | None = None) -> Tensor:
-    """Embeds texts of a table, all of them or some, in float32 (T, D), on the device."""
+def embed_texts(
+    method: Embedder,
+    table: Tokens,
+    device: torch.device,
+    some_T: Tensor | None = None,
+    folder: Path | None = None,
+) -> Tensor:
+    """Embeds texts of a table, all of them or some, in float32 (T, D), on the device; many in a file of a folder."""
     rows = torch.split(torch.arange(len(table)) if some_T is None else some_T, BATCH)
-    return _joined((method.embed_text(table.select(r).to(device)).float() for r in rows), sum(map(len, rows)))
+    return _joined((method.embed_text(table.select(r).to(device)).float() for r in rows), sum(map(len, rows)), folder)
 
 
 @torch.no_grad()
@@ -35,10 +47,19 @@ def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V
     return _joined((method.embed_visual(visual.select(part).to(device)).float() for part in parts), len(rows))
 
 
-def _joined(parts: Iterator[Tensor], count: int) -> Tensor:
-    """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice."""
+def _joined(parts: Iterator[Tensor], count: int, folder: Path | None = None) -> Tensor:
+    """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice.
+
+    A large one is mapped from a file without a name, which is gone with the process, however that ends.
+    """
     first, at = next(parts), 0
-    table_ND = first.new_empty(count, *first.shape[1:])
+    shape = (count, *first.shape[1:])
+    if folder and first.device.type == "cpu" and math.prod(shape) * first.element_size() >= LARGE:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            for part in chain([first], parts):
+                file.write(part.numpy().data)
+            return torch.from_numpy(np.memmap(file, np.float32, shape=shape))
+    table_ND = first.new_empty(shape)
     for part in chain([first], parts):
         table_ND[at : at + len(part)] = part
         at += len(part)

@@ -19,7 +19,7 @@ from ccr_cli.console import say
 from ccr_cli.data.dictionary import read_dictionary
 from ccr_cli.data.score_file import read_scores
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import Tokens
+from ccr_cli.data.tokens import Tokenizer
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion
 from ccr_cli.judges.config import JudgeConfig
@@ -135,13 +135,13 @@ Vectors = Tensor | TripletEmbeddings
 
 
 def embed_triplets(
-    method: Method, triplets: Triplets, source: Tokens, target: Tokens, device: torch.device
+    method: Method, triplets: Triplets, tokenizer: Tokenizer, device: torch.device, folder: Path | None = None
 ) -> TripletEmbeddings:
-    """Embeds all training triplets."""
+    """Embeds all training triplets; many vectors of texts are in files of a folder, if one is named."""
     return TripletEmbeddings(
         embed_visuals(method, triplets.visual, device),
-        embed_texts(method, source, device),
-        embed_texts(method, target, device),
+        embed_texts(method, tokenizer.encode(triplets.source), device, folder=folder),
+        embed_texts(method, tokenizer.encode(triplets.target), device, folder=folder),
         triplets.item_N.to(device),
     )
 
@@ -427,12 +427,14 @@ def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
 def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
     """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds.
 
-    They are written into one vector: small results that are kept between large ones would fragment the memory.
+    They are written into one vector: small results that are kept between large ones would fragment the memory. Named
+    rows are read in the order of `right_N`: vectors may be in files.
     """
     size = len(a_ND) if left_N is None else len(left_N)
-    sim_N = np.empty(size)
+    sim_N, order_N = np.empty(size), None if right_N is None else right_N.argsort()
     for first in range(0, size, _PIECE):
-        here = slice(first, first + _PIECE)
+        here: Any = slice(first, first + _PIECE)
+        here = here if order_N is None else order_N[here]
         a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
-        sim_N[here] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
+        sim_N[here if order_N is None else here.cpu().numpy()] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
     return sim_N

@@ -6,7 +6,7 @@ Shape suffixes: N entries of a file, T texts, D vector.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -118,8 +118,12 @@ def readable_texts(
     return replace(data, captions=tokenizer.readable(data.captions)), read
 
 
-def make_text_side(config: Any, data: Dataset, vectors: TextVectors | None = None) -> tuple[Tokenizer, TextEncoder]:
+def make_text_side(
+    config: Any, read: Callable[[], Dataset], vectors: TextVectors | None = None
+) -> tuple[Tokenizer, TextEncoder]:
     """The tokenizer and the text encoder of a method's options; `vectors` are those of the user.
+
+    `read` gives the data set where these options need it.
 
     Raises:
         ArtifactError: If they need text features and the data set has none.
@@ -128,6 +132,7 @@ def make_text_side(config: Any, data: Dataset, vectors: TextVectors | None = Non
     if vectors is not None:
         return vectors.tokenizer, GivenTextEncoder(torch.from_numpy(vectors.vector_TD))
     if config.text_encoder == GIVEN:
+        data = read()
         features_TD = data.text_features()
         if features_TD is None:
             raise ArtifactError(f"{data.name} brings no features of its texts", hint="--set text_encoder=ngram")

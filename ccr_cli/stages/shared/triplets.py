@@ -24,6 +24,8 @@ from ccr_cli.metrics.corruption import mix_words
 from ccr_cli.stages.shared.pixels import read_pixels
 from ccr_cli.stages.shared.splits import Split, items_alone
 
+TEXTS = ("slot_ids", "source_ids", "source", "target", "backs", "references")
+"""Fields of `Triplets` with a value for each."""
 PARTLY = "partly"
 """Column of `Triplets.wrong`: whether a wrong translation is so in part."""
 
@@ -34,6 +36,8 @@ class Triplets:
 
     slot_ids: list[str]
     """The source caption whose place each triplet takes (N); of several languages one triplet each."""
+    source_ids: list[str]
+    """The source caption that it has (N)."""
     langs: tuple[str, ...]
     """Languages of the translations."""
     lang_N: npt.NDArray[np.int64]
@@ -48,8 +52,8 @@ class Triplets:
     """Source captions (N)."""
     target: list[str]
     """Translations (N)."""
-    back: list[str] | None
-    """The translations, translated back into the source language (N); None where one is missing."""
+    backs: list[str | None]
+    """The translations, translated back into the source language (N), None for those that are missing."""
     references: list[tuple[str, ...]]
     """What other translations say for the source captions (N)."""
     label_V: Tensor | None
@@ -63,6 +67,11 @@ class Triplets:
 
     def __len__(self) -> int:
         return len(self.slot_ids)
+
+    @cached_property
+    def back(self) -> list[str] | None:
+        """The back-translations; None where one is missing."""
+        return _whole(self.backs)
 
     @cached_property
     def slot_N(self) -> npt.NDArray[np.int64]:
@@ -89,8 +98,7 @@ class Triplets:
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Triplets":
         """Some of the triplets; their items stay."""
-        lists = {name: getattr(self, name) for name in ("slot_ids", "source", "target", "back", "references")}
-        texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
+        texts: Any = {name: [getattr(self, name)[row] for row in rows] for name in TEXTS}
         return replace(
             self,
             **texts,
@@ -113,7 +121,7 @@ class Triplets:
             intact |= {PARTLY: wrong[PARTLY] & ~rows_N} if PARTLY in wrong else {}
             wrong = wrong.assign(**intact)
         target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
-        return replace(self, target=list(target), back=None, wrong=wrong)
+        return replace(self, target=list(target), backs=[None] * len(self), wrong=wrong)
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,26 @@ def training_triplets(
     `Config.needs`. If fewer than `least` are left, or the noise is of other captions, it is an ArtifactError.
     """
     chosen = data if feats is None else Split.of(data, "train")
-    item_ids = list(chosen.items["item_id"])
+    items, captions = chosen.items, chosen.captions[chosen.captions["lang"] == data.source_lang]
+    id_C, text_C, item_C = (captions[name].to_numpy(object) for name in ("caption_id", "text", "item_id"))
+    del chosen, captions  # of millions of captions every copy counts
+    place, flags = pd.Index(id_C, dtype=object), None
+    slot_N = source_N = translation_N = np.arange(len(place))
+    words_N = np.full(len(place), -1)
+    partly_N = words_N >= 0
+    if noise is not None:
+        slot_N, source_N, translation_N = (
+            place.get_indexer(noise[name]) for name in ("slot_id", "given_source_id", "given_translation_of")
+        )
+        if not np.array_equal(np.unique(slot_N), np.arange(len(place))):
+            raise ArtifactError("the noise was drawn over other captions than those of the training split")
+        item_C = noise["given_item_id"].to_numpy(object)
+        flags = noise[[name for name in ("vs_wrong", "vt_wrong", "st_wrong") if name in noise]]
+        if WORDS_OF in noise:
+            words_N, partly_N = place.get_indexer(noise[WORDS_OF]), noise[WORDS_OF].notna().to_numpy()
+            flags = flags.assign(**{PARTLY: partly_N})
+    del noise
+    item_ids = list(items["item_id"])
     if feats is not None and not least:
         index = features.read_index(feats)
         there = set(index.loc[index["n_rows"] > 0, "item_id"])
@@ -165,78 +192,65 @@ def training_triplets(
     else:
         dim = 0 if feats is None else int(feats.json("encoder.json").get("dim") or 0)
         visual = Frames(torch.empty(len(item_ids), dim), torch.arange(len(item_ids) + 1))
-    row_of = {item: row for row, item in enumerate(item_ids)}
-    captions = chosen.captions[chosen.captions["lang"] == data.source_lang]
-    text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    if noise is None:
-        ids = captions["caption_id"]
-        noise = pd.DataFrame(
-            {"slot_id": ids, "given_item_id": captions["item_id"], "given_source_id": ids, "given_translation_of": ids}
-        )
-    elif set(noise["slot_id"]) != set(captions["caption_id"]):
-        raise ArtifactError("the noise was drawn over other captions than those of the training split")
-    usable = noise["given_item_id"].isin(set(row_of)) & noise["given_source_id"].isin(set(text_of))
-    kept, target, backs, references, dropped = [], [], [], [], 0
-    for lang_number, (lang, alternatives) in enumerate(translations.items()):
-        texts, ways_back = ([of(frame) for frame in alternatives.values()] for of in (texts_by_source, round_trips))
-        unread = pd.Series(True, noise.index)
-        for name, forward, back, number in zip(alternatives, texts, ways_back, range(len(texts)), strict=True):
-            others = texts[:number] + texts[number + 1 :] if second is None else [texts_by_source(second)]
-            other = set[str]().union(*others)
-            read = usable & noise["given_translation_of"].isin(set(forward))
-            if WORDS_OF in noise:
-                read &= noise[WORDS_OF].isna() | noise[WORDS_OF].isin(set(forward))
-            if all(ways_back) and (compared or "back" in needs):
-                read &= noise["given_translation_of"].isin(set(back))
-            elif other and compared:
-                read &= noise["given_source_id"].isin(other)
-            if read.sum() < least:
+    item_N = pd.Index(item_ids, dtype=object).get_indexer(item_C)
+    usable_N = (item_N >= 0) & (source_N >= 0)
+    target: list[str | None] = []
+    backs: list[str | None] = []
+    references: list[tuple[str, ...]] = []
+    rows_of: list[npt.NDArray[np.int64]] = []
+    dropped = 0
+    for lang, alternatives in translations.items():
+        texts, ways_back = ([of(frame, place) for frame in alternatives.values()] for of in (_forward, _ways_back))
+        unread_N = np.ones(len(slot_N), dtype=bool)
+        for name, forward_C, back_C, number in zip(alternatives, texts, ways_back, range(len(texts)), strict=True):
+            others = texts[:number] + texts[number + 1 :] if second is None else [_forward(second, place)]
+            read_N = usable_N & _there(forward_C, translation_N) & (~partly_N | _there(forward_C, words_N))
+            if all(pd.notna(each_C).any() for each_C in ways_back) and (compared or "back" in needs):
+                read_N &= _there(back_C, translation_N)
+            elif compared and any(pd.notna(each_C).any() for each_C in others):
+                read_N &= np.any([_there(each_C, source_N) for each_C in others], axis=0)
+            rows = np.flatnonzero(read_N)
+            if len(rows) < least:
                 into = f" in {name}" if len(alternatives) > 1 else f" into {lang}" if len(translations) > 1 else ""
                 what = "captions have" if feats is None else f"training triplets{into} have features and"
-                raise ArtifactError(f"only {read.sum()} of {len(noise)} {what} all texts")
-            unread &= ~read
-            kept.append(noise[read].assign(lang=lang_number, alternative=name))
-            target += texts_of(kept[-1], forward, lang)
-            backs += texts_of(kept[-1], back, lang)
-            references += [tuple(each[i] for each in others if i in each) for i in kept[-1]["given_source_id"]]
-        dropped += int(unread.sum())
-    joined = pd.concat(kept, ignore_index=True)
-    if WORDS_OF in joined:
-        joined[PARTLY] = joined[WORDS_OF].notna()
-    several = any(len(alternatives) > 1 for alternatives in translations.values())
-    flags = [c for c in ("vs_wrong", "vt_wrong", "st_wrong", PARTLY) if c in joined.columns]
+                raise ArtifactError(f"only {len(rows)} of {len(slot_N)} {what} all texts")
+            unread_N &= ~read_N
+            rows_of.append(rows)
+            for joined, given_C in ((target, forward_C), (backs, back_C)):
+                joined += given_C[translation_N[rows]].tolist()
+                for at in np.flatnonzero(partly_N[rows]):  # the words of both captions
+                    own, other = joined[at - len(rows)], given_C[words_N[rows[at]]]
+                    if own is not None and other is not None:
+                        seed = derive(0, "words", id_C[slot_N[rows[at]]], id_C[words_N[rows[at]]])
+                        joined[at - len(rows)] = mix_words(own, other, lang, seed)
+            given = zip(*(each_C[source_N[rows]] for each_C in others), strict=True) if others else [()] * len(rows)
+            references += [tuple(text for text in each if text is not None) for each in given]
+        dropped += int(unread_N.sum())
+    sizes, names = [len(rows) for rows in rows_of], [name for each in translations.values() for name in each]
+    langs = [number for number, each in enumerate(translations.values()) for _ in each]
+    all_N = np.concatenate(rows_of)
     return Triplets(
-        slot_ids=list(joined["slot_id"]),
+        slot_ids=id_C[slot_N[all_N]].tolist(),
+        source_ids=id_C[source_N[all_N]].tolist(),
         langs=tuple(translations),
-        lang_N=joined["lang"].to_numpy(np.int64),
+        lang_N=np.repeat(langs, sizes),
         visual=visual,
-        item_N=torch.tensor([row_of[i] for i in joined["given_item_id"]], dtype=torch.int64),
+        item_N=torch.from_numpy(item_N[all_N]),
         item_ids=item_ids,
-        source=[text_of[i] for i in joined["given_source_id"]],
+        source=text_C[source_N[all_N]].tolist(),
         target=_whole(target) or [],
-        back=_whole(backs),
+        backs=backs,
         references=references,
-        label_V=_labels(chosen.items, item_ids),
-        wrong=joined[flags] if flags else None,
+        label_V=_labels(items, item_ids),
+        wrong=flags.iloc[all_N].reset_index(drop=True) if flags is not None and len(flags.columns) else None,
         dropped=dropped,
-        alternative_N=joined["alternative"].to_numpy(object) if several else None,
+        alternative_N=np.repeat(np.array(names, object), sizes) if len(names) > len(translations) else None,
     )
 
 
-def texts_of(rows: pd.DataFrame, by_caption: Mapping[str, str], lang: str) -> list[str | None]:
-    """The text that each row of a mismatch has among translations, or ways back, by their source caption.
-
-    Rows that are partly wrong get words of another caption's text, drawn by both captions: the same in every run.
-    """
-    texts = [by_caption.get(caption) for caption in rows["given_translation_of"]]
-    if WORDS_OF not in rows:
-        return texts
-    others = [None if caption is None else by_caption.get(caption) for caption in rows[WORDS_OF]]
-    seeds = (derive(0, "words", *ids) for ids in zip(rows["slot_id"], rows[WORDS_OF], strict=True))
-    return [
-        text if text is None or other is None else mix_words(text, other, lang, seed)
-        for text, other, seed in zip(texts, others, seeds, strict=True)
-    ]
+def _there(text_C: npt.NDArray[np.object_], at_N: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether the captions at some places (-1: no caption) have a text."""
+    return (at_N >= 0) & pd.notna(text_C)[at_N]
 
 
 def _whole(texts: list[str | None]) -> list[str] | None:
@@ -245,17 +259,33 @@ def _whole(texts: list[str | None]) -> list[str] | None:
     return known if len(known) == len(texts) else None
 
 
-def texts_by_source(translations: pd.DataFrame, direction: str = "forward") -> dict[str, str]:
-    """Translations of one direction by their source caption."""
-    found = translation.translated(translations, direction)
+def texts_by_source(translations: pd.DataFrame) -> dict[str, str]:
+    """Translations by their source caption."""
+    found = translation.translated(translations)
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
 
-def round_trips(translations: pd.DataFrame) -> dict[str, str]:
-    """Back-translations by the source caption that they began with."""
-    forward = translations[translations["direction"] == "forward"]
-    began = dict(zip(forward["caption_id"], forward["source_caption_id"], strict=True))
-    return {began[i]: text for i, text in texts_by_source(translations, "back").items()}
+def _forward(translations: pd.DataFrame, place: Any) -> npt.NDArray[np.object_]:
+    """The translation (C,) of each source caption, None where there is none."""
+    found = translation.translated(translations)
+    return _placed(place.get_indexer(found["source_caption_id"]), found["text"], len(place))
+
+
+def _ways_back(translations: pd.DataFrame, place: Any) -> npt.NDArray[np.object_]:
+    """The back-translation (C,) of each source caption, None where there is none."""
+    found = translation.translated(translations, "back")
+    if found.empty:
+        return np.full(len(place), None)
+    forward = translations.loc[translations["direction"] == "forward", ["caption_id", "source_caption_id"]]
+    of = pd.Index(forward["caption_id"], dtype=object).get_indexer(found["source_caption_id"])
+    at = np.where(of >= 0, place.get_indexer(forward["source_caption_id"])[of], -1)
+    return _placed(at, found["text"], len(place))
+
+
+def _placed(at: npt.NDArray[np.int64], texts: "pd.Series[Any]", size: int) -> npt.NDArray[np.object_]:
+    text_C = np.full(size, None)
+    text_C[at[at >= 0]] = texts.to_numpy(object)[at >= 0]
+    return text_C
 
 
 def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:

@@ -122,8 +122,8 @@ class Trainer:
         settings = {key: request[key] for key in ("method", "lang", "seed", "noise", "preset")}
         settings |= {key: request[key] for key in ("langs", "translation_mix") if key in request}
         if "langs" in request or "alternatives" in request:
-            each = {lang: list(names) for lang, names in data.translations.items()}
-            settings["translations"] = {lang: names if len(names) > 1 else names[0] for lang, names in each.items()}
+            each = data.translations.items()
+            settings["translations"] = {lang: names if len(names) > 1 else names[0] for lang, names in each}
         if data.human:
             settings["human"] = list(data.human)
         settings |= {key: request[key] for key in ("pairs", "source") if key in request}

@@ -122,6 +122,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         usual["text_encoder"] = request["text_encoder"]
     taught_by = teacher.run if teacher else None
     name = options.name or run_name(sources, taught_by, data, request, usual)
+    del data  # which takes 200 bytes a caption
     parents = [*sources.parents, *([taught_by] if taught_by else [])]
     source = registry.source_sha256(files)
     site = building(inputs.workspace, "run", name, request, parents, force=options.force, source=source)

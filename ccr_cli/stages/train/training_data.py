@@ -3,6 +3,7 @@
 Shape suffixes: N triplets, V visual items.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,41 @@ class TrainingData:
     """
 
     def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
-        self.translations = translations = sources.translations()
-        """By language and name."""
-        self.data = dataset.read(sources.data)
-        pairs = noise.read(sources.noise) if sources.noise else None
-        second = translation.read(sources.second) if sources.second else None
-        captions, translated = self.data.captions, translations if sources.translated else {}
+        self._read(sources, config, options)  # whose tables are not needed any more
+        self.teacher: tuple[Method | None, Tensor] | None = None
+        """The run that teaches, if it is one, and the teacher's vectors of the source captions (N, D)."""
+        if teacher:
+            self.teacher = teacher.vectors(self.triplets.source, choose_device(options.device))
+        torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
+        self.tokenizer, self.text_encoder = make_text_side(config, partial(dataset.read, sources.data), self.vectors)
+        say("tokenising", level=1)
+        self.source = self.tokenizer.encode(self.triplets.source)
+        if isinstance(self.tokenizer, HFTokenizer) and (unknown := self.tokenizer.unknown(self.source)) > UNKNOWN:
+            warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
+        self.target = self.tokenizer.encode(self.triplets.target) if sources.translated else self.source
+        """`source` itself if nothing was translated."""
+        self.back = self.tokenizer.encode(self.triplets.back or []) if "back" in self.needs else None
+        self.label_V: Tensor | None = None
+        """Category of each training item, numbered from 0, for a method that learns them."""
+        if "labels" in self.needs and self.triplets.label_V is not None:
+            labels, numbers = np.unique(self.triplets.label_V.numpy(), return_inverse=True)
+            self.label_V = torch.from_numpy(numbers)
+            classes = config.classes or len(labels)
+            if classes < len(labels):
+                raise UsageError(f"classes={classes}, and the training items have {len(labels)} categories")
+            config = configure(type(config), {"classes": classes}, f"method {options.method}", config)
+        self.config = config
+        """The method's options, with `classes` counted where it was 0."""
+        self.drawn = options.langs == "draw"
+        """Whether each epoch has every caption in one language, not in all."""
+        self.seed, self.mix = options.seed, options.translation_mix
+
+    def _read(self, sources: Sources, config: Any, options: TrainingOptions) -> None:
+        """Reads the triplets and the validation queries."""
+        data, translations = dataset.read(sources.data), sources.translations()
+        captions, translated = data.captions, translations if sources.translated else {}
+        self.translations = {lang: list(frames) for lang, frames in translations.items()}
+        """Their names by language."""
         self.human = tuple(
             lang
             for lang, frames in translated.items()
@@ -73,13 +103,20 @@ class TrainingData:
         self.tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in self.needs else None
         """The encoder of the features, if it is trained too."""
         self.judge = load_judge(config.judge)
-        used, compared = without(self.data, getattr(config, "left_out", "")), self.judge.compares_texts
+        used, compared = without(data, getattr(config, "left_out", "")), self.judge.compares_texts
         least = 2 if config.epochs else 0
         if self.vectors:
             training = config.epochs > 0
             used, translations = readable_texts(self.vectors.tokenizer, used, translations, training=training)
         triplets = training_triplets(
-            used, translations, pairs, sources.features, self.needs, second, compared=compared, least=least
+            used,
+            translations,
+            noise.read(sources.noise) if sources.noise else None,
+            sources.features,
+            self.needs,
+            translation.read(sources.second) if sources.second else None,
+            compared=compared,
+            least=least,
         )
         if "back" in self.needs and triplets.back is None:
             lacking = [
@@ -99,9 +136,10 @@ class TrainingData:
             why = "an item without features, or a caption untranslated or not translated back"
             warn(f"{counted(triplets.dropped, 'triplet')} left out: {why}")
         visual, item_ids = triplets.visual, triplets.item_ids
-        reads_back = triplets.back is not None and ("back" in self.needs or (compared and second is None))
-        triplets, listed = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
-        weights = listed if sources.pairs and sources.pairs.weighted else None
+        reads_back = triplets.back is not None and ("back" in self.needs or (compared and not sources.second))
+        triplets, self.listed = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
+        """The triplets, and the belief in those of a list of pairs, if it has probabilities."""
+        weights = self.listed if sources.pairs and sources.pairs.weighted else None
         if sources.pairs and reads_back and triplets.back is None:
             path = sources.pairs.table.path
             reader = options.method if "back" in self.needs else f"the judge {config.judge}"
@@ -157,35 +195,6 @@ class TrainingData:
             self.first_belief = self.fixed_opinion.p
         if self.tower is not None:
             require_same(self.tower, visual, sources.features, item_ids)
-        self.teacher: tuple[Method | None, Tensor] | None = None
-        """The run that teaches, if it is one, and the teacher's vectors of the source captions (N, D)."""
-        if teacher:
-            self.teacher = teacher.vectors(triplets.source, choose_device(options.device))
-        torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
-        self.tokenizer, self.text_encoder = make_text_side(config, self.data, self.vectors)
-        say("tokenising", level=1)
-        self.source = self.tokenizer.encode(triplets.source)
-        if isinstance(self.tokenizer, HFTokenizer) and (unknown := self.tokenizer.unknown(self.source)) > UNKNOWN:
-            warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
-        self.target = self.tokenizer.encode(triplets.target) if sources.translated else self.source
-        """`source` itself if nothing was translated."""
-        self.back = self.tokenizer.encode(triplets.back or []) if "back" in self.needs else None
-        self.label_V: Tensor | None = None
-        """Category of each training item, numbered from 0, for a method that learns them."""
-        if "labels" in self.needs and triplets.label_V is not None:
-            labels, numbers = np.unique(triplets.label_V.numpy(), return_inverse=True)
-            self.label_V = torch.from_numpy(numbers)
-            classes = config.classes or len(labels)
-            if classes < len(labels):
-                raise UsageError(f"classes={classes}, and the training items have {len(labels)} categories")
-            config = configure(type(config), {"classes": classes}, f"method {options.method}", config)
-        self.config = config
-        """The method's options, with `classes` counted where it was 0."""
-        self.drawn = options.langs == "draw"
-        """Whether each epoch has every caption in one language, not in all."""
-        self.seed, self.mix = options.seed, options.translation_mix
-        self.listed = listed
-        """The belief in the triplets of a list of pairs, if it has probabilities."""
 
     @property
     def visual_dim(self) -> int:

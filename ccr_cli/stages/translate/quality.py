@@ -79,14 +79,14 @@ def assess(frame: pd.DataFrame, source: Dataset) -> tuple[pd.DataFrame, dict[str
         The rows of `quality.parquet`, in the order of `frame`, and the content of `quality.json`.
     """
     captions = pd.concat([source.captions[["caption_id", "text", "lang"]], frame[["caption_id", "text", "lang"]]])
-    text_of = dict(zip(captions["caption_id"], captions["text"], strict=True))
-    lang_of = dict(zip(captions["caption_id"], captions["lang"], strict=True))
+    place, text_C = pd.Index(captions["caption_id"], dtype=object), captions["text"].fillna("").to_numpy(object)
     back = frame[frame["direction"] == "back"]
     round_trip_of = dict(zip(back["source_caption_id"], back["text"], strict=True))
     tables, summary = [], dict[str, Any]()
     for direction, rows in frame.groupby("direction", sort=True):
-        rows = rows.assign(source=[str(text_of[caption] or "") for caption in rows["source_caption_id"]])
-        langs = str(lang_of[rows["source_caption_id"].iloc[0]]), str(rows["lang"].iloc[0])
+        at = place.get_indexer(rows["source_caption_id"])
+        rows = rows.assign(source=pd.Series(text_C[at], rows.index, dtype=object))
+        langs = str(captions["lang"].iloc[at[0]]), str(rows["lang"].iloc[0])
         if direction == "forward" and round_trip_of:
             rows["round_trip"] = [str(round_trip_of.get(caption) or "") for caption in rows["caption_id"]]
         human, notes = references(source, *langs) if direction in ("forward", "query") else ([], [])

@@ -5,8 +5,10 @@ Several workers may each translate their part of the sentences into the cache: t
 """
 
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 from ccr_cli import console
@@ -15,7 +17,7 @@ from ccr_cli.artifacts.build import Build, Planned
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
-from ccr_cli.metrics.word_flags import word_flags
+from ccr_cli.metrics.word_flags import FLAGS, word_flags
 from ccr_cli.stages.shared.failures import failure, read_failures, refuse_too_many, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
@@ -60,6 +62,7 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     job.refuse_too_many(frame, engines)
     if (frame["status"] != "ok").any() and (coverage := job.coverage(engines)):
         say(coverage[0])
+    del engines  # and the table of recorded translations
     if job.again:
         frame = job.again.merge(frame, job.options.lang, job.source.source_lang)
     failed = frame[frame["status"] != "ok"]
@@ -77,8 +80,8 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
         summary[direction]["usage"] = usage
     forward = rows[(rows["direction"] == "forward") & (rows["status"] == "ok")]
     sources = forward["source_caption_id"].map(job.source.captions.set_index("caption_id")["text"])
-    found = word_flags(list(sources), list(forward["text"]), job.options.lang)
-    site.environment["word_flags"] = {name: sum(map(bool, words_N)) for name, words_N in found.items()}
+    found = Counter(chain.from_iterable(word_flags(sources, forward["text"], job.options.lang)))
+    site.environment["word_flags"] = {name: found[name] for name in FLAGS}
     base.write_json(site.folder / "quality.json", summary)
     shutil.rmtree(site.folder / JOURNAL, ignore_errors=True)
     counts = {str(k): int(n) for k, n in frame["direction"].value_counts(sort=False).items()}
@@ -156,8 +159,8 @@ def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) ->
     engines = job.engines(Path())
     failed: list[str] = []
     total = 0
-    for chain, rows in job.chains:
-        for _, results in walk(engines, chain, rows, part, {}):
+    for each, rows in job.chains:
+        for _, results in walk(engines, each, rows, part, {}):
             failed += [result.error for result in results.values() if result.error]
             total += len(results)
     refuse_too_many(len(failed), total, options.max_failed, "captions", failed[0] if failed else "")

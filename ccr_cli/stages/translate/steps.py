@@ -161,7 +161,7 @@ def _translate(
         elif _HALF.search(text):
             yield group[position], Translation(None, error="half of a UTF-16 character")
         else:
-            yield group[position], replace(result, text=text)
+            yield group[position], result if text == result.text else replace(result, text=text)
 
 
 _QUESTION = "question.json"

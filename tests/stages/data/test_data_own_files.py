@@ -17,6 +17,7 @@ from PIL import Image
 
 from ccr_cli.artifacts import dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.data import assemble
 
 CAPTIONS = {"a.jpg": "a red shoe", "b.jpg": "a blue shoe", "c.jpg": "a hat", "d.jpg": "Café au lait"}
 
@@ -265,6 +266,15 @@ def test_the_same_content_is_the_same_data_set(here: Path) -> None:
     second = toy.ccr("data", "import", "other/products.csv", workspace=Path("second")).made
     assert first.id == second.id and first.path != second.path
     assert run("products.csv", "--name", "more", "--split", "auto:7").made.id != first.id
+
+
+def test_captions_are_kept_in_blocks(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table("whole.csv")
+    _, whole = products("whole.csv")
+    for size in (1, 3, len(CAPTIONS)):
+        monkeypatch.setattr(assemble, "_BLOCK", size)
+        _, blocks = products("whole.csv", "--name", f"blocks-{size}")
+        pd.testing.assert_frame_equal(blocks.captions, whole.captions)
 
 
 def test_an_item_may_have_many_rows_and_equal_ones_count_once(here: Path) -> None:

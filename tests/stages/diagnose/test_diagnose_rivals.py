@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +17,7 @@ from toy import Chain
 from ccr_cli.artifacts import diagnosis
 from ccr_cli.losses.evidential import evidence
 from ccr_cli.stages.diagnose import rivals, stage
+from ccr_cli.stages.shared import embedding
 
 ITEMS, CAPTIONS, TOPICS = 300, 3, 12
 
@@ -107,3 +112,22 @@ def test_the_search_is_recorded_where_it_is_not_exact(finished: Chain, monkeypat
     assert toy.ccr("diagnose", path, "--rivals", "all", workspace=finished.root).code == 2
     translation = finished.find("translation").path
     assert toy.ccr("diagnose", translation, "--rivals", "nearby", workspace=finished.root).code == 2
+
+
+@pytest.mark.parametrize("search", ["exact", "nearby"])
+def test_vectors_in_files_give_the_same_diagnosis(
+    search: str, finished: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diagnose = ("diagnose", finished.find("run", "uml").path, "--device", "cpu", "--rivals", search)
+    held = toy.ok(*diagnose, workspace=finished.root).made
+    folders, opened = list[Path](), tempfile.TemporaryFile
+
+    def spy(dir: Path) -> Any:
+        folders.append(dir)
+        return opened(dir=dir)
+
+    monkeypatch.setattr(embedding, "LARGE", 0)
+    monkeypatch.setattr(tempfile, "TemporaryFile", spy)
+    mapped = toy.ok(*diagnose, "--name", "mapped", workspace=finished.root).made
+    assert len(folders) == 2 and mapped.id == held.id
+    assert sorted(f.name for f in mapped.path.iterdir()) == sorted(f.name for f in held.path.iterdir())

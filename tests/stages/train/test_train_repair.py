@@ -226,6 +226,7 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
 
     triplets = Triplets(
         slot_ids=["a", "b", "a", "b"],
+        source_ids=["a", "b", "a", "b"],
         langs=("de", "fr"),
         lang_N=np.array([0, 0, 1, 1]),
         visual=Frames(torch.zeros(2, 3), torch.tensor([0, 1, 2])),
@@ -233,7 +234,7 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
         item_ids=["x", "y"],
         source=["a", "b", "a", "b"],
         target=["a-de", "b-de", "a-fr", "b-fr"],
-        back=None,
+        backs=[None] * 4,
         references=[()] * 4,
         label_V=None,
         wrong=None,
