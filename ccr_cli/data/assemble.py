@@ -329,7 +329,7 @@ class Assembly:
         language_of = {spec.table: spec.source for spec in specs}
         for name, table in self.translations.items():
             texts = captions.loc[captions["lang"] == language_of[name], "text"]
-            if lacking := int((~texts.isin(table.keys())).sum()):
+            if lacking := sum(text not in table for text in texts):
                 share = f"{lacking:,} of {len(texts):,} captions in {language_of[name]}"
                 self.notes.append(f"{share} have no translation in {name}")
 

@@ -186,7 +186,7 @@ class OwnAssembly(Assembly):
             made = self.translations.get(table.table, {})
             texts = captions.loc[captions["lang"] == table.source, "text"]
             several = self.retranslated[table.target]
-            share = f"{counted(len(texts), 'caption')} in {table.source}, {texts.isin(made.keys()).sum():,}"
+            share = f"{counted(len(texts), 'caption')} in {table.source}, {sum(text in made for text in texts):,}"
             others = counted(several, "further one of the same text is", "further ones of the same text are")
             left_out = f"; {others} left out" if several else ""
             self.notes.append(f"{share} with a translation into {table.target}{left_out}")
