@@ -24,7 +24,7 @@ from ccr_cli.metrics.corruption import mix_words
 from ccr_cli.stages.shared.pixels import read_pixels
 from ccr_cli.stages.shared.splits import Split, items_alone
 
-TEXTS = ("slot_ids", "source_ids", "source", "target", "backs", "references")
+TEXTS = ("slot_ids", "source_ids", "source", "target", "backs", "back", "references")
 """Fields of `Triplets` with a value for each."""
 PARTLY = "partly"
 """Column of `Triplets.wrong`: whether a wrong translation is so in part."""
@@ -54,6 +54,8 @@ class Triplets:
     """Translations (N)."""
     backs: list[str | None]
     """The translations, translated back into the source language (N), None for those that are missing."""
+    back: list[str] | None
+    """The same; None where one of any translation is missing."""
     references: list[tuple[str, ...]]
     """What other translations say for the source captions (N)."""
     label_V: Tensor | None
@@ -67,11 +69,6 @@ class Triplets:
 
     def __len__(self) -> int:
         return len(self.slot_ids)
-
-    @cached_property
-    def back(self) -> list[str] | None:
-        """The back-translations; None where one is missing."""
-        return _whole(self.backs)
 
     @cached_property
     def slot_N(self) -> npt.NDArray[np.int64]:
@@ -98,7 +95,8 @@ class Triplets:
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Triplets":
         """Some of the triplets; their items stay."""
-        texts: Any = {name: [getattr(self, name)[row] for row in rows] for name in TEXTS}
+        lists = {name: getattr(self, name) for name in TEXTS}
+        texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
         return replace(
             self,
             **texts,
@@ -121,7 +119,7 @@ class Triplets:
             intact |= {PARTLY: wrong[PARTLY] & ~rows_N} if PARTLY in wrong else {}
             wrong = wrong.assign(**intact)
         target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
-        return replace(self, target=list(target), backs=[None] * len(self), wrong=wrong)
+        return replace(self, target=list(target), backs=[None] * len(self), back=None, wrong=wrong)
 
 
 @dataclass(frozen=True)
@@ -240,6 +238,7 @@ def training_triplets(
         source=text_C[source_N[all_N]].tolist(),
         target=_whole(target) or [],
         backs=backs,
+        back=_whole(backs),
         references=references,
         label_V=_labels(items, item_ids),
         wrong=flags.iloc[all_N].reset_index(drop=True) if flags is not None and len(flags.columns) else None,

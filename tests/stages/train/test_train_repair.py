@@ -235,6 +235,7 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
         source=["a", "b", "a", "b"],
         target=["a-de", "b-de", "a-fr", "b-fr"],
         backs=[None] * 4,
+        back=None,
         references=[()] * 4,
         label_V=None,
         wrong=None,
