@@ -7,12 +7,17 @@ escapes a command is a bug in ccr and exits with 1 and a traceback.
 import difflib
 import errno
 import importlib.util
+import itertools
+import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+MOST_LISTED = 1000
+"""Most names of a folder that are compared with a mistyped one."""
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
 _TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
@@ -64,6 +69,17 @@ def no_share(option: str, value: float) -> UsageError:
     """The error for a fraction outside 0 to 1; `option` ends with its separator. A percentage gets a hint."""
     hint = f"{option}{value / 100:g} is {value:g} %" if 1 < value <= 100 else f"{option}0.4 is 40 %"
     return UsageError(f"{option}{value:g}: must lie between 0 and 1", hint=hint)
+
+
+def no_file(path: Path, option: str = "") -> UsageError:
+    """The error for a file or folder that the user names, perhaps by an option, and that does not exist."""
+    folder = next((above for above in path.parents if above.is_dir()), Path())
+    with os.scandir(folder) as beside:
+        near = nearest(path.name, (each.name for each in itertools.islice(beside, MOST_LISTED)), 1)
+    hint = f"ls {shlex.quote(str(folder))}"
+    if near and folder == path.parent:
+        hint = f"did you mean {str(folder / near[0])!r}?"
+    return UsageError(f"{option and f'{option}: '}there is no {path}", hint)
 
 
 class ArtifactError(CcrError):

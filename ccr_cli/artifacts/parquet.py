@@ -56,7 +56,8 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     except PermissionError:
         raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path} is not a readable Parquet file: {str(error)[:200]}") from None
+        problem = f"{path} is not a readable Parquet file: {str(error)[:200]}"
+        raise ArtifactError(problem, hint="fetch it or write it again") from None
 
 
 def parquet_schema(path: Path) -> pa.Schema:

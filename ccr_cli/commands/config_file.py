@@ -10,7 +10,7 @@ from ccr_cli import registry
 from ccr_cli.artifacts import run as runs
 from ccr_cli.artifacts.base import Artifact, read_toml
 from ccr_cli.data import toml
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, no_file
 from ccr_cli.stages.shared.options import flag
 from ccr_cli.stages.train.options import TrainingOptions
 
@@ -21,11 +21,13 @@ def words(path: Path, others: Sequence[str] = ()) -> list[str]:
     Those that the other words of the command line have, or sweep over, are left out: a second `--lang` would add one.
 
     Raises:
-        ArtifactError: If there is no such file, or it is not TOML.
-        UsageError: If it names another file, or `set` is not a table.
+        ArtifactError: If it is not TOML.
+        UsageError: If there is no such file, it names another file, or `set` is not a table.
     """
     try:
         content = read_toml(path)
+    except FileNotFoundError:
+        raise no_file(path) from None
     except OSError as error:
         raise ArtifactError(f"the file of settings {str(path)!r} cannot be read: {error.strerror}") from None
     except ArtifactError as error:

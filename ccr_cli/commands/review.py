@@ -30,10 +30,10 @@ def review(
     require_packages("ccr review", "serve", "fastapi", "uvicorn")
     from ccr_cli.stages.review.server import serve as stage
     from ccr_cli.stages.review.stage import open_review
-    from ccr_cli.stages.search.server import access_rules
+    from ccr_cli.stages.search.server import access_rules, bind
 
     access_rules(options, 0)
-    with open_review(call.inputs(), reviewed) as opened:
+    with bind(options) as listening, open_review(call.inputs(), reviewed) as opened:
         state = opened.state()
         file = shlex.quote(str(opened.log.path))
         before = f"; {console.counted(state['done'], 'pair')} done before" if state["done"] else ""
@@ -47,7 +47,7 @@ def review(
 
         code = 0
         try:
-            stage(opened, options, ready)
+            stage(opened, options, listening, ready)
         except (KeyboardInterrupt, Terminated) as stop:
             code = 130 if isinstance(stop, KeyboardInterrupt) else 143
         state = opened.state()

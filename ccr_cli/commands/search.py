@@ -15,7 +15,7 @@ import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, no_file
 from ccr_cli.stages.search.options import QueryOptions, SearchOptions, require_picture
 from ccr_cli.stages.shared.options import option
 
@@ -72,7 +72,7 @@ def search(
     if image is not None:
         require_picture(image)
     if queries is not None and queries != Path("-") and not queries.exists():
-        raise UsageError(f"there is no file {queries}")
+        raise no_file(queries)
     from ccr_cli.stages.search.stage import answers, for_sheet, open_searcher, warn_of_unknown
 
     searcher = open_searcher(inputs, options)

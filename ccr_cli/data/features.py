@@ -39,7 +39,7 @@ from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.text_files import read_ids
-from ccr_cli.errors import ArtifactError, UsageError, require_packages
+from ccr_cli.errors import ArtifactError, UsageError, no_file, require_packages
 from ccr_cli.trial import read_matlab, try_reading
 
 BIN, FRAMES = "feature.bin", "video2frames.txt"
@@ -107,6 +107,8 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
 
     Without any list, `NAME.txt` is that of `NAME.npy`.
     """
+    if lacking := next((path for path in ids if not path.exists()), None):
+        raise no_file(lacking, "--ids")
     bare = []
     for source in sources:
         suffix = source.suffix.lower()
@@ -114,7 +116,7 @@ def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path,
             if not content(source):
                 raise ArtifactError(f"{source} holds neither {BIN} nor .npy files")
         elif not source.exists():
-            raise ArtifactError(f"{source} does not exist")
+            raise no_file(source)
         elif source.name == BIN:
             problem = f"{source} is one file of a BigFile"
             raise ArtifactError(problem, hint=f"pass its folder: --from {shlex.quote(str(source.parent))}")

@@ -32,7 +32,7 @@ from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows, workbook
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.data.pairs_tools import ISSUES, TOOLS, Pictures, annotated, label_issues
-from ccr_cli.errors import ArtifactError, UsageError, require_packages
+from ccr_cli.errors import ArtifactError, UsageError, no_file, require_packages
 
 COLUMNS = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, alternative string, "
@@ -197,6 +197,8 @@ def read(path: Path) -> PairsFile:
     _check_suffix(path, READ_SUFFIXES, "save the table as CSV UTF-8")
     try:
         content = refuse_special(path).read_bytes()
+    except FileNotFoundError:
+        raise no_file(path) from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     try:
@@ -222,10 +224,13 @@ def read(path: Path) -> PairsFile:
     except ArtifactError as error:
         raise UsageError(error.message, hint="save it as CSV UTF-8") from None
     reviewed = {*columns} >= {*REVIEW, "slot_id", "verdict"}
+    of_correction: list[int | None] = []
     if reviewed:
         standing = _standing(columns)
+        corrections, of_correction = columns.get("correction", []), list(standing.values())
         columns = {name: [cells[row] for row in standing] for name, cells in columns.items()}
-        columns["correction"] = list(standing.values())
+        columns["correction"] = ["" if row is None else corrections[row] for row in of_correction]
+        of_correction = [None if row is None else lines[row] for row in of_correction]
         lines = [lines[row] for row in standing]
     if not content or (columns and not lines):
         raise UsageError(f"{path} is empty")
@@ -262,7 +267,8 @@ def read(path: Path) -> PairsFile:
             todo = "type clean or noisy, or leave the whole column out" if name == "verdict" else None
             if name in PROBABILITIES:
                 todo = f"type a number, or leave the columns {', '.join(PROBABILITIES)} out"
-            raise UsageError(f"{path}, line {lines[row]}: {name} {columns[name][row]!r} is not {what}", hint=todo)
+            line = of_correction[row] if of_correction and name == "correction" else lines[row]
+            raise UsageError(f"{path}, line {line}: {name} {columns[name][row]!r} is not {what}", hint=todo)
     return PairsFile(path, frame, hashlib.sha256(content).hexdigest(), encoding, unread, reviewed)
 
 
@@ -292,23 +298,24 @@ def last_verdicts(rows: Iterable[tuple[Key, str, str]]) -> dict[Key, dict[str, i
     return {pair: last for pair, by in kept.items() if (last := {name: own[-1] for name, own in by.items() if own})}
 
 
-def standing(last: Collection[int], verdicts: Sequence[str], corrections: Sequence[str]) -> tuple[int, str]:
-    """The row of a pair that stands, of the last one of each reviewer, and the correction that stands.
+def standing(last: Collection[int], verdicts: Sequence[str], corrections: Sequence[str]) -> tuple[int, int | None]:
+    """The row of a pair that stands, of the last one of each reviewer, and the row whose correction stands, if any.
 
     The latest verdict counts, and a pair that was skipped has none. A correction outlives another reviewer's `noisy`.
     """
     judged = [row for row in sorted(last) if verdicts[row] != NOT_JUDGED] or sorted(last)
-    typed = [corrections[row] for row in judged if corrections[row]]
-    return judged[-1], typed[-1] if typed and verdicts[judged[-1]] == NOISY else ""
+    typed = [row for row in judged if corrections[row]]
+    return judged[-1], typed[-1] if typed and verdicts[judged[-1]] == NOISY else None
 
 
-def _standing(columns: dict[str, list[str]]) -> dict[int, str]:
-    """The rows of a log that stand, in its order, with their corrections."""
+def _standing(columns: dict[str, list[str]]) -> dict[int, int | None]:
+    """The rows of a log that stand, in its order, each with the row of its correction."""
     verdicts = [verdict.strip().lower() for verdict in columns["verdict"]]
     corrections = columns.get("correction", [""] * len(verdicts))
     keys = zip(*(columns[name] for name in KEY if name in columns), strict=True)
     last = last_verdicts(zip(keys, columns["reviewer"], verdicts, strict=True))
-    return dict(sorted(standing(by.values(), verdicts, corrections) for by in last.values()))
+    rows = (standing(by.values(), verdicts, corrections) for by in last.values())
+    return dict(sorted(rows, key=lambda row: row[0]))
 
 
 def _parquet(path: Path) -> Iterator[tuple[int, list[str]]]:

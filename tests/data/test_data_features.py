@@ -341,14 +341,17 @@ def test_ids_are_never_guessed(tmp_path: Path) -> None:
         features.with_lists([tmp_path / "f.npz"], [ids])
     sources = [tmp_path / "f.npz", tmp_path / "f.npy"]
     assert features.with_lists(sources, [ids]) == [(sources[0], None), (sources[1], ids)]
-    refused(tmp_path / "f.npy", "ids2", tmp_path / "ids2")
+    with pytest.raises(UsageError, match=r"--ids: .*ids2"):
+        features.with_lists(sources, [tmp_path / "ids2"])
 
 
 def test_what_is_of_no_known_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "f.csv").touch()
     (tmp_path / "empty").mkdir()
     path = big(tmp_path / "big", np.eye(2, dtype=np.float32), ["a", "b"])
-    cases = {"none.npy": r"none\.npy", "f.csv": r"f\.csv", "empty": r"empty\b.*feature\.bin"}
+    with pytest.raises(UsageError, match=r"none\.npy"):
+        features.with_lists([tmp_path / "none.npy"], [])
+    cases = {"f.csv": r"f\.csv", "empty": r"empty\b.*feature\.bin"}
     for name, message in cases.items():
         refused(tmp_path / name, message)
     error = refused(path / "feature.bin", r"feature\.bin")

@@ -179,7 +179,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
             pairs_file.read(tmp_path / name)
     with pytest.raises(UsageError, match=r"pairs\.ods"):
         pairs_file.read(tmp_path / "pairs.ods")
-    with pytest.raises(UsageError, match=r"none\.csv"):
+    with pytest.raises(UsageError, match=r"none\.csv") as absent:
         pairs_file.read(tmp_path / "none.csv")
+    assert absent.value.hint == f"did you mean {str(tmp_path / 'nul.csv')!r}?"
     with pytest.raises(UsageError, match=str(tmp_path / "none")):
         pairs_file.write(tmp_path / "none" / "pairs.csv", table(["a"]))

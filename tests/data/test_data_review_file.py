@@ -67,6 +67,13 @@ def test_what_stands(tmp_path: Path) -> None:
     assert [cell for line in lines for cell in line.split(",") if cell.lstrip('" ')[:1] in ("=", "+", "@")] == []
 
 
+def test_a_damaged_correction_is_located(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", (0, "ana", "clean", ""), (1, "ana", "noisy", "una"), (1, "ben", "noisy", ""))
+    path.write_text(path.read_text(encoding="utf-8").replace(",una,", ",#NAME?,"), encoding="utf-8")
+    with pytest.raises(UsageError, match=r"line 3: correction '#NAME\?'"):
+        pairs_file.read(path)
+
+
 @pytest.mark.parametrize("cut", [1, 5, 30, 80])
 def test_a_torn_row_is_left_out(cut: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.csv", (0, "ana", "clean", ""), (3, "ana", "noisy", "猫が"))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
+from ccr_cli.console import counted
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, is_media, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
@@ -182,9 +183,9 @@ def _folder_notes(path: Path) -> Iterator[str]:
             f"{path} has no captions beside its pictures, and no manifest.toml",
             hint=f"write the captions of a.jpg into a.txt{table}; or see docs/dataset-format.md",
         )
-    for what, lone in (("pictures have no captions beside them", found.bare), ("texts have no picture", found.lone)):
+    for thing, lacks, lone in (("picture", "captions", found.bare), ("text", "a picture", found.lone)):
         if lone:
-            yield f"{len(lone):,} {what} and are left out, such as {lone[0].as_posix()!r}"
+            yield f"{counted(len(lone), thing)} without {lacks} left out, such as {lone[0].as_posix()!r}"
 
 
 def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> Layout:

@@ -212,10 +212,13 @@ def threshold(split: Mapping[str, Any]) -> str:
 def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """How close the index comes to exact search, and the time it saves."""
     about, spent = index.about(artifact), artifact.about.get("environment") or {}
-    recall, deep = about["recall"], f" x {about['depth']}" if about.get("depth", 1) > 1 else ""
+    recall, kind = about["recall"], about["type"].lower()
+    work = "cells" if "ivf" in kind else "candidates of a graph" if "hnsw" in kind else ""
+    work = f", {about['effort']} {work} a query" if work else ""
+    deep = f", {about['depth']} x its results compared exactly" if about.get("depth", 1) > 1 else ""
     size = f" ({about['bytes'] / 1e6:,.3g} MB)" if about.get("bytes") else ""
     yield Line(
-        f"  {artifact.counts['entries']:,} entries, {about['type']}{size}, effort {about['effort']}{deep}: "
+        f"  {artifact.counts['entries']:,} entries, {about['type']}{size}{work}{deep}: "
         f"recall@{recall['at']} {probability(recall['value'])} of exact search "
         f"({recall['queries']} queries: {about['measured_on']})"
     )

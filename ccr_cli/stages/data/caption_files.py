@@ -27,7 +27,7 @@ from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
 from ccr_cli.data.manifests import SPLITS
 from ccr_cli.data.official import CheckedFile, examine
 from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder, own_table
-from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError
+from ccr_cli.errors import ArtifactError, OptionsAsked, UsageError, no_file
 from ccr_cli.stages.data.collection import CollectionFiles, import_collection
 from ccr_cli.stages.data.folder import absent_media, warn_of_absent_media
 from ccr_cli.stages.data.options import ImportOptions
@@ -82,9 +82,9 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
     files += [
         CheckedFile(spec, Path(spec.path), _digest(Path(spec.path))) for spec in captions if spec.format == "folder"
     ]
-    lacking = [file.spec.path for file in files if file.path is None]
+    lacking = [file.spec for file in files if file.path is None]
     if lacking:
-        raise ArtifactError(f"there is no {lacking[0]}")
+        raise no_file(Path(lacking[0].path), {"splits": "--split", "ids": "--ids"}.get(lacking[0].role, ""))
     first, tidy = Path(captions[0].path), options.form is None
     name = slug(options.name or (first.resolve().name if first.is_dir() else stem(first.name.split(".")[0])))
     source_lang = options.lang or next((spec.lang for spec in captions if spec.lang), "en")
@@ -173,6 +173,8 @@ def _source(
     The language is empty if the file itself names the languages.
     """
     split, lang, path = parse_source(text)
+    if not Path(path).exists():
+        raise no_file(Path(path))
     own = dict(typed)
     if "ids" in options_of(form):
         id_list = options.ids or lists.get(split)

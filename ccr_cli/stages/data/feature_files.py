@@ -22,7 +22,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.data.collections import FileSpec
 from ccr_cli.data.labelled import LabelledItems, read_labelled, read_svcl
-from ccr_cli.errors import ArtifactError
+from ccr_cli.errors import ArtifactError, no_file
 from ccr_cli.stages.data.collection import CollectionFiles, differences
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 
@@ -37,7 +37,7 @@ VALIDATION = 0.15
 def import_mat(workspace: Workspace, source: Path, options: ImportOptions = DEFAULTS) -> Artifacts:
     """Makes the dataset of a MATLAB file in SVCL's layout, and the features artifact of its image features."""
     if not source.is_file():
-        raise ArtifactError(f"there is no file {source}")
+        raise no_file(source)
     name = slug(options.name or source.stem)
     request = {"name": name, "sources": {"mat": base.known_sha256(source)}}
 

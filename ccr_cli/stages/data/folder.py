@@ -16,7 +16,7 @@ from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data.collections import variants
 from ccr_cli.data.manifests import bundled, bundled_root, read_folder, with_hidden
-from ccr_cli.errors import ArtifactError, did_you_mean
+from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, no_file
 from ccr_cli.stages.data.collection import warn_of_kept_media_root
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
 from ccr_cli.stages.shared.failures import write_failures
@@ -95,7 +95,12 @@ def warn_of_absent_media(missing: Sequence[Path], named: int = 0) -> None:
 
 
 def locate(source: str) -> Path:
-    """Returns the folder of a bundled data set, or the folder that a path names; ArtifactError if it is neither."""
+    """Returns the folder of a bundled data set, or the folder that a path names.
+
+    Raises:
+        UsageError: If there is none.
+        ArtifactError: If it is a file, or empty.
+    """
     names = bundled()
     path = bundled_root() / source if source in names else Path(source)
     if path.is_file():
@@ -103,9 +108,14 @@ def locate(source: str) -> Path:
             f"{source!r} is a file, and neither a bundled data set, nor a collection, nor a folder",
             hint=f"for your own captions: ccr data import {shlex.quote(source)}",
         )
+    if not path.is_dir() and path.name != source:
+        raise no_file(path)
     if not path.is_dir():
-        raise ArtifactError(
+        raise UsageError(
             f"{source!r} is neither a bundled data set, nor a collection, nor a folder",
             hint=f"{did_you_mean(source, [*names, *variants()])}all names: ccr data list",
         )
+    if not any(path.iterdir()):
+        hint = "name the folder of your pictures and captions, or a table: ccr data import FILE.csv"
+        raise ArtifactError(f"the folder {path} is empty", hint)
     return path

@@ -25,7 +25,7 @@ from PIL import Image
 from ccr_cli.artifacts.base import atomic_open, refuse_special, sha256_file, sha256_text
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.artifacts.workspace import Workspace, slug
-from ccr_cli.console import progress, say
+from ccr_cli.console import counted, progress, say
 from ccr_cli.data.assemble import SPLIT_NAMES
 from ccr_cli.data.formats.base import LARGEST_JSON, is_media
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
@@ -84,6 +84,9 @@ def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
     lines = [" ".join([line, *mark.values()]) for line, mark in zip(lines, marks, strict=True)]
     digest = sha256_text("".join(f"{line}\n" for line in lines))
     folder = workspace.root / FOLDER / f"{slug(name)}-{digest[:12]}"
+    splits = {_split(file) for file, mark in zip(files, marks, strict=True) if "split" not in mark} - {""}
+    if splits:
+        say(f"the names of the files give the splits: {', '.join(sorted(splits))}; otherwise: --split auto")
     if not (folder / ROWS).exists():
         if workspace.dry_run:
             raise UsageError(f"a dry run does not unpack {first}", hint="without --dry-run")
@@ -116,7 +119,7 @@ def _unpack(files: Sequence[Path], marks: Sequence[Mapping[str, str]], folder: P
                 row = {**({"split": split} if split else {}), **row, **mark}
                 rows.write(f"{json.dumps(row, ensure_ascii=False, default=str)}\n".encode("utf-8", "surrogatepass"))
             advance(file.stat().st_size >> 20)
-    say(f"{len(written):,} pictures unpacked into {folder}")
+    say(f"{counted(len(written), 'picture')} unpacked into {folder}")
 
 
 def _format(content: bytes) -> str:
@@ -175,7 +178,7 @@ def _tars(pattern: str) -> list[Path]:
         return [path for name in names for path in _tars(name)]
     found = [Path(name) for name in sorted(glob(pattern))]
     if not found:
-        raise ArtifactError(f"there is no {pattern}", hint=f"quote the pattern: '{TARS}data/train-*.tar'")
+        raise UsageError(f"there is no {pattern}", hint=f"quote the pattern: '{TARS}data/train-*.tar'")
     return found
 
 

@@ -10,7 +10,7 @@ from ccr_cli.data import collections
 from ccr_cli.data.formats.base import is_media
 from ccr_cli.data.formats.layout import ENDINGS
 from ccr_cli.data.manifests import bundled
-from ccr_cli.errors import UsageError, did_you_mean
+from ccr_cli.errors import UsageError, did_you_mean, no_file
 from ccr_cli.stages.data.caption_files import import_own, parse_source
 from ccr_cli.stages.data.collection import find_files, import_collection
 from ccr_cli.stages.data.feature_files import import_labelled, import_mat
@@ -40,7 +40,7 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
     if not sources and not for_own:
         raise UsageError("which data set? give its name, its folder or its files", hint="ccr data import noto-emoji")
     if options.media_root is not None and not options.media_root.is_dir():
-        raise UsageError(f"--media-root {options.media_root}: there is no such folder")
+        raise no_file(options.media_root, "--media-root")
     packed = [source for source in sources if options.form is None and is_packed(source)]
     if packed and len(packed) < len(sources):
         raise UsageError(f"{packed[0]} holds pictures, and other files do not", hint=f"ccr data import {packed[0]}")

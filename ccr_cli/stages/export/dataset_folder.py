@@ -38,8 +38,8 @@ _VERDICTS = {
 _COLUMNS = {
     "image": "the item's picture",
     "item_id": "the item, which several captions may share",
-    "caption_id": "",
-    "caption": "",
+    "caption_id": "the caption",
+    "caption": "its text",
     "lang": "the caption's language",
     "caption_set": "its kind, if there are several",
     "label": "the item's category",

@@ -27,7 +27,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features import FeatureTable, Place, half_precision, join
-from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.errors import ArtifactError, UsageError, no_file
 from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
@@ -122,7 +122,7 @@ def fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
 def _content(source: Path) -> str:
     """The sha256 of a file, or of the sorted list of name, size and sha256 of a folder's files."""
     if not source.exists():
-        raise ArtifactError(f"{source} does not exist")
+        raise no_file(source)
     files = formats.content(source)
     digests = []
     with ThreadPoolExecutor(HASHERS) as pool, progress(len(files), "hash", "files") as advance:

@@ -1,6 +1,7 @@
 """The server of `ccr review`: the page, the pair to judge, and verdicts on it."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -80,6 +81,6 @@ def application(review: Review, rules: AccessRules) -> Guard:
     return Guard(app, rules)
 
 
-def serve(review: Review, options: ListenOptions, ready: Callable[[str], None]) -> None:
+def serve(review: Review, options: ListenOptions, listening: socket.socket, ready: Callable[[str], None]) -> None:
     """Serves a review until it is stopped; the rest as for `listen`."""
-    listen(application(review, access_rules(options, MOST_BYTES)), options, ready)
+    listen(application(review, access_rules(options, MOST_BYTES)), options, listening, ready)

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import UsageError, no_file
 from ccr_cli.stages.shared.options import option
 
 FINDS = ("items", "captions")
@@ -46,8 +46,9 @@ class QueryOptions:
 def require_picture(path: Path) -> Path:
     """Returns the path of a query picture; UsageError if there is no such file."""
     if not path.is_file():
-        hint = "ccr reads pictures from files: download it first" if re.match("[a-z]+:/", str(path)) else None
-        raise UsageError(f"there is no file {path}", hint)
+        if re.match("[a-z]+:/", str(path)):
+            raise UsageError(f"there is no file {path}", hint="ccr reads pictures from files: download it first")
+        raise no_file(path)
     return path
 
 

@@ -307,15 +307,15 @@ def serve(
     ready: Callable[[str], None],
     reopen: Callable[[], Searcher] | None = None,
 ) -> None:
-    """Serves search as `listen` does; with `reopen`, what changes in the workspace is loaded meanwhile (`watch`)."""
+    """Serves search (`bind`, `listen`); with `reopen`, what changes in the workspace is loaded meanwhile (`watch`)."""
     rules, service = access_rules(options, options.max_upload << 20), Service(searcher)
     if reopen:
         Thread(target=watch, args=(service, searcher.root, reopen), daemon=True).start()
-    listen(application(service, rules), options, ready)
+    listen(application(service, rules), options, bind(options), ready)
 
 
-def listen(app: Guard, options: ListenOptions, ready: Callable[[str], None]) -> None:
-    """Serves until it is stopped; calls `ready` with the address. Raises UsageError if it cannot listen there."""
+def bind(options: ListenOptions) -> socket.socket:
+    """Takes the port; UsageError if it cannot be taken."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
     try:
         listening = socket.create_server((options.host, options.port), family=family)
@@ -324,6 +324,11 @@ def listen(app: Guard, options: ListenOptions, ready: Callable[[str], None]) -> 
         reason = (error.strerror or str(error)).partition(" (while ")[0]  # Python repeats the address
         problem = f"cannot listen on {options.host}, port {options.port}: {reason}"
         raise UsageError(problem, hint="choose another --port, or 0 for any free one") from None
+    return listening
+
+
+def listen(app: Guard, options: ListenOptions, listening: socket.socket, ready: Callable[[str], None]) -> None:
+    """Serves until it is stopped; calls `ready` with the address."""
     config = uvicorn.Config(
         app,
         http="h11",

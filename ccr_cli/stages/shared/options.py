@@ -170,11 +170,11 @@ def configure(config_type: type[C], options: Mapping[str, Any], owner: str, base
         try:
             values[key] = typed(text, hints[key]) if isinstance(text, str) else text
         except ValueError as error:
-            raise UsageError(f"--set {key}={text}: {error}") from None
+            raise UsageError(f"--set {key}={text}: {error}", hint="--set help lists the options") from None
     try:
         return dataclasses.replace(base if base is not None else config_type(), **values)  # type: ignore[type-var]
     except (ValueError, TypeError) as error:
-        raise UsageError(f"{owner}: {error}") from None
+        raise UsageError(f"{owner}: {error}", hint="--set help lists the options with their defaults") from None
 
 
 def list_options(group: str, name: str) -> NoReturn:

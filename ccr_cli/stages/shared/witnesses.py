@@ -9,7 +9,7 @@ from typing import Any
 from ccr_cli import hub
 from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.data.dictionary import files_of
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import UsageError, no_file
 from ccr_cli.judges.base import load_judge
 from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.stages.shared.options import configure
@@ -56,6 +56,8 @@ def _sha256(*paths: Path) -> str:
     for path in paths:
         try:
             digest.update(refuse_special(path).read_bytes())
+        except FileNotFoundError:
+            raise no_file(path) from None
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     return f"sha256:{digest.hexdigest()}"

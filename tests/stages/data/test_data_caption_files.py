@@ -124,8 +124,8 @@ def test_a_format_is_imported(
         ("hashtag", ("en=train.caption.txt", "--split", "auto:x"), 2, ["auto:SEED", "auto:x"]),
         ("parallel", ("train.en=train.en",), 2, ["train.en", "--ids FILE"]),
         ("parallel", ("test.en=test.en", "--split", "test=all.txt"), 4, ["test.en has 1 lines, and", "2 ids"]),
-        ("parallel", ("test.en=test.en", "--ids", "none.txt"), 4, ["none.txt"]),
-        ("karpathy", ("none.json", "--lang", "en"), 4, ["there is no none.json"]),
+        ("parallel", ("test.en=test.en", "--ids", "none.txt"), 2, ["none.txt"]),
+        ("karpathy", ("none.json", "--lang", "en"), 2, ["there is no none.json"]),
         ("karpathy", ("karpathy.json", "--lang", "English!"), 2, ["'English!'"]),
         (
             "karpathy",

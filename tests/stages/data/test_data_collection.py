@@ -307,7 +307,10 @@ def test_groups_that_cross_splits_are_counted_not_refused(tmp_path: Path) -> Non
     [
         (("small.toml",), 2, "small is a collection"),
         (("noto-emoji", "--root", "."), 2, "noto-emoji is not one"),
-        (("nothing",), 4, "'nothing' is neither a bundled data set, nor a collection, nor a folder"),
+        (("nothing",), 2, "'nothing' is neither a bundled data set, nor a collection, nor a folder"),
+        (("photos/",), 2, "there is no photos"),
+        (("empty",), 4, "empty is empty"),
+        (("own.csv", "--media-root", "pictures"), 2, "'picture'"),
         (("small.toml", "--root", "files", "--lang", "en"), 2, "--format"),
         (("small.toml", "twemoji"), 2, "one data set at a time"),
         ((), 2, "which data set"),
@@ -318,9 +321,12 @@ def test_options_that_do_not_fit(
     arguments: tuple[str, ...], code: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     official.small().write(tmp_path)
+    for name in ("empty", "picture"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "own.csv").write_text("image,text\na.jpg,one\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     done = toy.ccr("data", "import", *arguments, workspace=tmp_path / "space")
-    assert (done.code, done.out) == (code, "") and message in done.err
+    assert (done.code, done.out) == (code, "") and message in done.err and "try: " in done.err
 
 
 def test_cards_before_and_after(tmp_path: Path) -> None:

@@ -577,12 +577,20 @@ def test_openpyxl_that_is_not_installed_is_named(here: Path, monkeypatch: pytest
 
 
 def test_what_is_no_own_file_is_not_taken_for_one(here: Path) -> None:
-    assert run("none.csv").code == 4 and "there is no none.csv" in run("none.csv").err
-    assert run("train=none.csv", "test=other.csv").code == 4
+    absent = run("none.csv")
+    assert absent.code == 2 and "there is no none.csv" in absent.err and "try: ls ." in absent.err
+    assert run("train=none.csv", "test=other.csv").code == 2
     Path("own.dat").write_text("x", encoding="utf-8")
     done = run("own.dat")
     assert done.code == 2 and "--format" in done.err and ".parquet" in done.err
     table("own.csv")
+    mistyped = run("owm.csv")
+    assert mistyped.code == 2 and "'own.csv'" in mistyped.err
+    unlisted = run("own.csv", "--split", "test=ids.txt")
+    assert unlisted.code == 2 and "--split: there is no ids.txt" in unlisted.err and "try: " in unlisted.err
+    Path("own.parquet").write_bytes(b"junk")
+    junk = run("own.parquet")
+    assert junk.code == 4 and "own.parquet" in junk.err and "try: " in junk.err
     write_lines("own.jsonl", ("image", "caption"))
     assert run("own.csv", "own.jsonl").code == 2
     assert run("own.csv", "--root", ".").code == 2

@@ -116,10 +116,11 @@ def test_tar_files_of_webdataset(tmp_path: Path) -> None:
         tar(tmp_path / "data" / f"train-{number:03}.tar", samples(part))
     tar(tmp_path / "data" / "test-000.tar", samples(ITEMS[10:]))
     both: dict[str, dataset.Dataset] = {}
-    for pattern in ("train-{000..001}.tar", "*.tar"):
+    for pattern, splits in (("train-{000..001}.tar", "train"), ("train-*.tar", "train"), ("*.tar", "test, train")):
         source = f"wds:{tmp_path / 'data' / pattern}"
-        made = toy.ok("data", "import", source, workspace=tmp_path / f"ws{len(both)}").made
-        both[pattern] = dataset.read(made)
+        done = toy.ok("data", "import", source, workspace=tmp_path / f"ws{len(both)}")
+        assert f"splits: {splits};" in done.err and "--split auto" in done.err
+        made, both[pattern] = done.made, dataset.read(done.made)
         items = ITEMS if pattern == "*.tar" else ITEMS[:10]
         assert media(made) == {f"some/{item}": picture(item, "JPEG") for item in items}
     assert dict(both["*.tar"].items["split"].value_counts())["test"] == 2
@@ -127,7 +128,10 @@ def test_tar_files_of_webdataset(tmp_path: Path) -> None:
     assert set(media(toy.ok("data", "import", one, workspace=tmp_path / "one").made)) == {
         f"some/{i}" for i in ITEMS[10:]
     }
-    assert set(both["train-{000..001}.tar"].items["split"]) >= {"train", "val"}
+    for pattern in ("train-{000..001}.tar", "train-*.tar"):
+        assert set(both[pattern].items["split"]) == {"train", "val"}
+    auto = toy.ok("data", "import", source, "--split", "auto", workspace=tmp_path / "auto").made
+    assert set(dataset.read(auto).items["split"]) == {"train", "val", "test"}
     assert sorted(both["*.tar"].captions["text"]) == sorted(f"one {item}" for item in ITEMS)
 
 
@@ -170,9 +174,9 @@ def test_what_is_wrong_is_named(tmp_path: Path) -> None:
     for source, code, word in (
         (f"wds:{tmp_path}/cut.tar", 4, "cut.tar is cut off"),
         (f"wds:{tmp_path}/list.tar", 4, "a.json"),
-        (f"wds:{tmp_path}/none*.tar", 4, "there is no"),
+        (f"wds:{tmp_path}/none*.tar", 2, "there is no"),
         ("wds:https://example.org/a.tar", 2, "download"),
-        (f"wds:{tmp_path}/fake.txt", 4, "there is no"),
+        (f"wds:{tmp_path}/fake.txt", 2, "there is no"),
         (tmp_path / "fake.parquet", 4, "row 1: image is no picture"),
     ):
         done = toy.ccr("data", "import", source, workspace=tmp_path / "ws")

@@ -248,3 +248,6 @@ def test_parallel_text_finds_what_every_translation_has_wrong(tmp_path: Path) ->
         path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
         refused = toy.ccr(*judged, "--set", f"parallel={path}", workspace=root)
         assert refused.code == 2 and str(path) in refused.err
+    path.rename(path.with_suffix(".txt"))
+    refused = toy.ccr(*judged, "--set", f"parallel={path}", workspace=root)
+    assert refused.code == 2 and str(path.with_suffix(".txt")) in refused.err

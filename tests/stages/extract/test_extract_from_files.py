@@ -230,6 +230,7 @@ def test_names_of_files_that_are_no_text(workspace: Chain, tmp_path: Path) -> No
         (("--from", "f.npz", "--retry-failed"), "--retry-failed has no effect with --from"),
         (("--from", "f.npz", "--ids", "ids"), "--ids ids"),
         (("--from", "f.npy"), "f.npy holds no ids"),
+        (("--from", "g.npy"), "there is no g.npy"),
         (("--from", "f.npz", "--encoder-name", " "), "--encoder-name is empty"),
         (("--ids", "ids"), "--ids goes with --from"),
         (("--encoder-name", "i3d"), "--encoder-name goes with --from"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -256,3 +257,10 @@ def test_one_server_at_a_time_and_a_diagnosis_of_its_own(root: Path, tmp_path: P
     text = (tmp_path / "a.csv").read_text(encoding="utf-8").replace("-en", "-xx")
     (tmp_path / "b.csv").write_text(text, encoding="utf-8", newline="")
     assert toy.ccr("review", "--to", tmp_path / "b.csv", workspace=root).code == 2
+
+
+def test_a_port_that_is_taken_leaves_no_file(root: Path, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = toy.ccr("review", "--to", tmp_path / "a.csv", "--port", port, workspace=root)
+    assert done.code == 2 and port in done.err and "review" not in done.err and not any(tmp_path.iterdir())

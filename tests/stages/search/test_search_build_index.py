@@ -273,7 +273,9 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     about = artifact.about(made)
     assert about["recall"]["at"] == 10 and about["recall"]["value"] == 1.0
     assert about["measured_on"] == "captions in es" and about["recall"]["queries"] == 12
-    assert all(text in done.err for text in ("recall@10 1.000", "12 queries", "captions in es"))
+    assert all(
+        text in done.err for text in ("recall@10 1.000", "12 queries", "captions in es", f"{about['effort']} cells")
+    )
     for query in ("círculo rojo", "a blue bar"):
         plain = search(finished, query, run, "--split", "all")
         assert alike(search(finished, query, made.path), plain)

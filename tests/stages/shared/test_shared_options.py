@@ -34,6 +34,13 @@ def test_options_are_listed_without_inputs(call: tuple[str, ...], option: str, t
     assert f"\n{option}\t" in listed.out and not listed.err and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("setting", ["neighbours=-1", "neighbours=few"])
+def test_a_wrong_value_is_named(setting: str, sources: toy.Chain) -> None:
+    done = sources.ccr("train", "--method", "in2r", "--set", setting)
+    assert done.code == 2 and "neighbours" in done.err and setting.partition("=")[2] in done.err
+    assert "try: --set help" in done.err
+
+
 def test_without_a_name_the_options_are_those_of_what_the_data_set_takes(sources: toy.Chain) -> None:
     before = sorted(sources.root.rglob("*"))
     for call, option in ((("translate", "--lang", "es"), "table"), (("extract",), "image_size")):
