@@ -149,3 +149,45 @@ def test_label_issues_of_cleanlab(frame: pd.DataFrame, media: Path, tmp_path: Pa
     assert list(table["label_score"]) == pytest.approx([0.1, 0.7, 0.9, 1]) and set(table["given_label"]) == {"clean"}
     assert list(table["predicted_label"]) == ["noisy", "clean", "clean", "clean"]
     pairs_file.check(tmp_path / "p.cleanlab.csv")
+
+
+def test_label_studio_reads_the_tasks(frame: pd.DataFrame, media: Path, tmp_path: Path) -> None:
+    sdk = pytest.importorskip("label_studio_sdk.label_interface", reason="label-studio-sdk is not installed")
+    interface = sdk.LabelInterface(ElementTree.tostring(configuration(), encoding="unicode"))
+    tasks = json.loads(write(tmp_path / "p.labelstudio.json", frame, media).read_text(encoding="utf-8"))
+    guesses = [each for task in tasks for each in task.pop("predictions")]
+    interface.validate()
+    assert all(map(interface.validate_task, tasks)) and all(map(interface.validate_prediction, guesses))
+    guesses[0]["result"][0]["to_name"] = "other"
+    assert not interface.validate_prediction(guesses[0])
+
+
+def test_fiftyone_reads_the_samples(frame: pd.DataFrame, media: Path, tmp_path: Path) -> None:
+    fiftyone = pytest.importorskip("fiftyone", reason="fiftyone is not installed")
+    about = json.loads(write(tmp_path / "p.fiftyone.json", frame, media).read_text(encoding="utf-8"))
+    samples = [fiftyone.Sample.from_dict(each) for each in about["samples"]]
+    assert [each.verdict.label for each in samples] == ["noisy", "clean", "clean"]
+    assert [(each.media_type, each.tags, each["place"]) for each in samples][:1] == [("image", ["test"], 1)]
+
+
+def test_fiftyone_loads_the_data_set(frame: pd.DataFrame, media: Path, tmp_path: Path) -> None:
+    fiftyone = pytest.importorskip("fiftyone", reason="fiftyone is not installed")
+    try:
+        loaded = fiftyone.Dataset.from_json(str(write(tmp_path / "p.fiftyone.json", frame, media)))
+    except fiftyone.core.config.FiftyOneConfigError:
+        pytest.skip("fiftyone has no MongoDB here")
+    try:
+        assert loaded.count_values("verdict.label") == {"clean": 2, "noisy": 1}
+        assert loaded.match(fiftyone.ViewField("verdict.confidence") > 0.8).values("slot_id") == ["b#0", "a#1"]
+    finally:
+        loaded.delete()
+
+
+def test_cleanlab_has_these_columns(frame: pd.DataFrame, media: Path, tmp_path: Path) -> None:
+    cleanlab = pytest.importorskip("cleanlab", reason="cleanlab is not installed")
+    table = pd.read_csv(write(tmp_path / "p.cleanlab.csv", frame, media))
+    p_N2 = np.array([[0.1, 0.9], [0.9, 0.1]] * 20)
+    lab = cleanlab.Datalab({"label": [0, 1, *[1, 0] * 19]}, label_name="label", verbosity=0)
+    lab.find_issues(pred_probs=p_N2, issue_types={"label": {}})
+    issues = lab.get_issues("label")
+    assert {*issues} <= {*table} and issues["is_label_issue"].dtype == table["is_label_issue"].dtype
