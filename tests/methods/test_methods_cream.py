@@ -149,7 +149,7 @@ def test_the_presets_are_the_code_s_settings() -> None:
 TRAIN = ("train", "--method", "cream", "--noise", "0.4", "--epochs", "3", *toy.SMALL, "--set", "noisy_from=0.3")
 
 
-@pytest.mark.parametrize("judge", ["nce", "triangle"])
+@pytest.mark.parametrize("judge", ["nce", pytest.param("triangle", marks=pytest.mark.slow)])
 def test_an_interrupted_run_has_the_bytes_of_a_whole_one(
     judge: str, workspace: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

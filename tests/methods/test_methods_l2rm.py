@@ -116,7 +116,7 @@ def test_the_presets() -> None:
 TRAIN = ("train", "--method", "l2rm", "--noise", "0.4", "--epochs", "3", *toy.SMALL)
 
 
-@pytest.mark.parametrize("judge", ["beta", "triangle"])
+@pytest.mark.parametrize("judge", ["beta", pytest.param("triangle", marks=pytest.mark.slow)])
 def test_an_interrupted_run_has_the_bytes_of_a_whole_one(
     judge: str, workspace: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:
