@@ -6,7 +6,6 @@ is that of Wang et al., "Symmetric Cross Entropy for Robust Learning with Noisy 
 Shape suffixes: B pairs of a batch, C some rows of it, K candidates.
 """
 
-import torch
 from torch import Tensor
 
 from ccr_cli.losses.masks import both_directions, eye_BB, kept_B, masked_log_softmax_BK, taking_part, weighted_mean
@@ -35,10 +34,9 @@ def symmetric_cross_entropy(
 def to_target_C(sim_CK: Tensor, target_CK: Tensor, mask_CK: Tensor, temperature: float = 0.05) -> Tensor:
     """-sum_k y log q - sum_k q log y of each row, with q the softmax of the similarities over the unmasked entries.
 
-    The target y, a constant, is 0 where the mask is False; below `LEAST` its logarithm is that of `LEAST`.
+    The target y is 0 where the mask is False; below `LEAST` its logarithm is that of `LEAST`.
     """
     check_positive("temperature", temperature)
-    target_CK = target_CK.detach()
     log_q_CK = masked_log_softmax_BK(sim_CK / temperature, mask_CK)
     forth_C = (target_CK * log_q_CK.masked_fill(~mask_CK, 0.0)).sum(dim=1)
     back_C = (log_q_CK.exp() * target_CK.clamp(min=LEAST).log()).sum(dim=1)
@@ -46,7 +44,6 @@ def to_target_C(sim_CK: Tensor, target_CK: Tensor, mask_CK: Tensor, temperature:
 
 
 @full_precision
-@torch.no_grad()
 def soft_target_CK(sim_CK: Tensor, mask_CK: Tensor, temperature: float = 0.05) -> Tensor:
     """Share of each candidate in the softmax of a prototype's similarities."""
     return masked_log_softmax_BK(sim_CK / temperature, mask_CK).exp()

@@ -1,15 +1,14 @@
 """Noisy pairs learn from the neighbours of clean ones, two models in turn (IN2R).
 
 "Intra-Modal Neighbors Never Lie: Rectifying Inter-Modal Noisy Correspondence via Graph-Based Intra-Modal Reasoning",
-ICML 2026, arXiv 2606.04061, with prototypes that are means of neighbours. Where paper and code differ,
-docs/methods/in2r.md says what was chosen. It knows one language: here V-S and V-T are both learned, with equal weights.
-Its judge is `hinge`.
+ICML 2026, arXiv 2606.04061. Where paper and code differ, docs/methods/in2r.md says what was chosen. It knows one
+language: here V-S and V-T are both learned, with equal weights. Its judge is `hinge`.
 
 Shape suffixes: B triplets in a batch, C some of them, K neighbours, Q entries of a queue, D embedding.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast
 
@@ -25,6 +24,11 @@ from ccr_cli.methods._coteaching import CoTaught
 from ccr_cli.methods.config import Count, NotNegative, Positive, Share, Whole, equal_rates
 from ccr_cli.nets.dual import DualEncoder
 
+Pool = Callable[[Tensor], Tensor]
+"""Makes one vector (C, D) of the neighbours (C, K, D) of each pair."""
+HEADS = 4
+"""Attention heads of a `Refiner`."""
+
 
 @dataclass(frozen=True)
 class Config(base.Config):
@@ -35,9 +39,11 @@ class Config(base.Config):
     views: NotNegative = 0.1
     """Weight of the hinges between two passes of one side, which dropout makes different; the code has 1."""
     neighbours: Whole = 5
-    """Neighbours of a noisy pair whose mean corrects it, K; 0: noisy pairs are left out."""
+    """Neighbours of a noisy pair that correct it by their prototype, K; 0: noisy pairs are left out."""
+    prototype: Literal["mean", "attention"] = "mean"
+    """The mean of the neighbours as they are, or after a layer of `attention` among them (the paper)."""
     correction: Literal["target", "pair"] = "target"
-    """How: their mean gives a `target` over the batch (the paper), or it is one end of a new `pair` (the code)."""
+    """How: the prototype gives a `target` over the batch (the paper), or it is one end of a new `pair` (the code)."""
     temperature: Positive = 0.05
     """Temperature of the softmax, of the warm-up and of corrections."""
     queue_size: Count = 16384
@@ -45,6 +51,11 @@ class Config(base.Config):
     threshold: Share = 0.5
     """Probability above which a pair is clean."""
     judge: str = "hinge"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prototype == "attention" and self.dim % HEADS:
+            raise ValueError(f"prototype=attention: its {HEADS} heads do not divide dim={self.dim}")
 
 
 _PAPER: dict[str, object] = {
@@ -55,9 +66,29 @@ _PAPER: dict[str, object] = {
     "dim": 1024,
     "clip_norm": 2.0,
     "queue_size": 65536,
+    "prototype": "attention",
     **equal_rates(5e-4),
 }
 _CODE: dict[str, object] = {"warmup_epochs": 1, "epochs": 41, "lr_drop": 17, "weight_decay": 1e-4}
+
+
+def mean(x_CKD: Tensor) -> Tensor:
+    """Mean of the neighbours (C, D)."""
+    return x_CKD.mean(dim=1)
+
+
+class Refiner(nn.Module):
+    """A layer of attention among the neighbours of a pair, with a residual, and their mean (C, D)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(dim, HEADS, batch_first=True)
+        self.norm = nn.LayerNorm(dim)
+
+    def forward(self, x_CKD: Tensor) -> Tensor:
+        """Reads K neighbours of each of C pairs."""
+        read_CKD, _ = self.attention(x_CKD, x_CKD, x_CKD, need_weights=False)
+        return mean(self.norm(x_CKD + read_CKD))
 
 
 class Queue(nn.Module):
@@ -77,9 +108,10 @@ class Queue(nn.Module):
         self.v_QD[place_C], self.t_QD[place_C] = v_CD[-size:].to(self.v_QD), t_CD[-size:].to(self.t_QD)
         self.seen.add_(len(v_CD))
 
-    @torch.no_grad()
-    def prototypes(self, v_CD: Tensor, t_CD: Tensor, count: int) -> tuple[Tensor, Tensor] | None:
-        """The mean text of the pictures nearest to `v_CD`, and the mean picture of the texts nearest to `t_CD`.
+    def prototypes(
+        self, v_CD: Tensor, t_CD: Tensor, count: int, of_texts: Pool = mean, of_pictures: Pool = mean
+    ) -> tuple[Tensor, Tensor] | None:
+        """The texts of the pictures nearest to `v_CD` as one, and the pictures of the texts nearest to `t_CD`.
 
         Unit vectors (C, D); None while fewer pairs are known than neighbours are needed.
         """
@@ -88,12 +120,12 @@ class Queue(nn.Module):
             return None
         v_QD, t_QD = self.v_QD[:known], self.t_QD[:known]
 
-        def mean(query_CD: Tensor, key_QD: Tensor, value_QD: Tensor) -> Tensor:
-            with no_autocast(query_CD):
+        def prototype(query_CD: Tensor, key_QD: Tensor, value_QD: Tensor, pool: Pool) -> Tensor:
+            with torch.no_grad(), no_autocast(query_CD):
                 near_CK = (query_CD.to(key_QD) @ key_QD.T).topk(count, dim=1).indices
-            return normalize(value_QD[near_CK].mean(dim=1), dim=1)
+            return normalize(pool(value_QD[near_CK]), dim=1)
 
-        return mean(v_CD, v_QD, t_QD), mean(t_CD, t_QD, v_QD)
+        return prototype(v_CD, v_QD, t_QD, of_texts), prototype(t_CD, t_QD, v_QD, of_pictures)
 
 
 class Method(CoTaught):
@@ -112,6 +144,10 @@ class Method(CoTaught):
         self.queues = nn.ModuleDict(
             {f"{side}-{model}": Queue(config.queue_size, config.dim) for side in ("VS", "VT") for model in range(2)}
         )
+
+        self.refiners = nn.ModuleDict()
+        if config.neighbours and config.prototype == "attention":
+            self.refiners.update({f"{end}-{model}": Refiner(config.dim) for end in "TV" for model in range(2)})
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Hinges of clean pairs and corrected noisy ones, in the warm-up SCE; over both models, V-S and V-T."""
@@ -135,7 +171,9 @@ class Method(CoTaught):
                 noisy_B = p_B <= c.threshold
                 if corrects and bool(noisy_B.any()):
                     v_BD, t_BD = ends[model][0]
-                    near = self._queue(view, 1 - model).prototypes(v_BD[noisy_B], t_BD[noisy_B], c.neighbours)
+                    pools = [cast(Pool, self.refiners[f"{end}-{model}"]) for end in "TV"] if self.refiners else []
+                    queue = self._queue(view, 1 - model)
+                    near = queue.prototypes(v_BD[noisy_B], t_BD[noisy_B], c.neighbours, *pools)
                     if near is not None:
                         parts["corrected"] = self._corrected(sim_BB, mask_BB, noisy_B, ends[model][0], near)
                 for part, loss in parts.items():
@@ -186,7 +224,7 @@ class Method(CoTaught):
 
         def direction(sim_BB: Tensor, mask_BB: Tensor, prototype_CD: Tensor, candidate_BD: Tensor) -> Tensor:
             mask_CB = mask_BB[noisy_B]
-            target_CB = soft_target_CK(cosines(prototype_CD, candidate_BD), mask_CB, c.temperature)
+            target_CB = soft_target_CK(cosines(prototype_CD, candidate_BD.detach()), mask_CB, c.temperature)
             return to_target_C(sim_BB[noisy_B], target_CB, mask_CB, c.temperature).mean()
 
         rows = direction(sim_BB, mask_BB, text_CD, t_BD)

@@ -14,6 +14,7 @@ import toy
 from torch.nn.functional import normalize
 from toy import Chain
 
+from ccr_cli.errors import UsageError
 from ccr_cli.methods.in2r import Method, Queue, sure
 
 Array = npt.NDArray[np.float64]
@@ -95,9 +96,25 @@ def sce(q: Array, y: Array) -> float:
     return float(-(y * np.log(q)).sum() - (q * np.log(np.maximum(y, 1e-7))).sum())
 
 
+def attended(refiner: Any, x: Array) -> Array:
+    """The mean of neighbours (K, D) after attention with four heads, residual and norm."""
+    weight = {name: value.detach().double().numpy() for name, value in refiner.state_dict().items()}
+    q, k, v = np.split(x @ weight["attention.in_proj_weight"].T + weight["attention.in_proj_bias"], 3, axis=1)
+    heads = []
+    for rows in np.split(np.arange(x.shape[1]), 4):
+        score = q[:, rows] @ k[:, rows].T / np.sqrt(len(rows))
+        heads.append(np.exp(score) / np.exp(score).sum(axis=1, keepdims=True) @ v[:, rows])
+    read = np.concatenate(heads, axis=1) @ weight["attention.out_proj.weight"].T + weight["attention.out_proj.bias"]
+    y = x + read
+    y = (y - y.mean(axis=1, keepdims=True)) / np.sqrt(y.var(axis=1, keepdims=True) + 1e-5)
+    return np.asarray((y * weight["norm.weight"] + weight["norm.bias"]).mean(axis=0))
+
+
+@pytest.mark.parametrize("prototype", ["mean", "attention"])
 @pytest.mark.parametrize("correction", ["target", "pair"])
-def test_terms_after_the_warm_up(correction: str) -> None:
+def test_terms_after_the_warm_up(correction: str, prototype: str) -> None:
     options: dict[str, Any] = {"dropout": 0.3, "text_dropout": 0.3, "neighbours": 2, "views": 0.7}
+    options["prototype"] = prototype
     method, batch = smallbatch.make("in2r", correction=correction, **options), smallbatch.batch(p=P)
     with torch.no_grad():  # as after some steps
         for weight in method.peer.parameters():
@@ -119,11 +136,14 @@ def test_terms_after_the_warm_up(correction: str) -> None:
             known = (peers_p > 0.5) & (peers_p >= peers_p[peers_p > 0.5].mean())
             bank_v, bank_t = (seen[1 - model][0][end][known] for end in view)
             loss = 0.0
-            for query, other, keys, values in ((v, t, bank_v, bank_t), (t, v, bank_t, bank_v)):
+            ends = ((v, t, bank_v, bank_t, "T"), (t, v, bank_t, bank_v, "V"))
+            for query, other, keys, values, end in ends:
                 rows = []
                 for i in np.flatnonzero(noisy):
                     near = np.argsort(-(keys @ query[i]))[:2]
                     mean = values[near].mean(axis=0)
+                    if prototype == "attention":
+                        mean = attended(method.refiners[f"{end}-{model}"], values[near])
                     rows.append(mean / np.linalg.norm(mean))
                 prototypes = np.array(rows)
                 if correction == "target":
@@ -161,6 +181,29 @@ def test_the_warm_up_has_no_split_and_remembers_nothing() -> None:
     assert all(int(queue.seen) == 0 for queue in method.queues.values())
 
 
+@pytest.mark.parametrize("correction", ["target", "pair"])
+def test_what_learns_from_corrections(correction: str) -> None:
+    """Every weight of the refiners, but for biases of keys, which no softmax feels; a target's texts do not."""
+    method = smallbatch.make("in2r", correction=correction, prototype="attention", neighbours=2)
+    terms = method.losses(smallbatch.batch(p=P))
+    (terms["corrected_vs"] + terms["corrected_vt"]).backward()
+    assert len(method.refiners) == 4
+    for name, weight in method.refiners.named_parameters():
+        moved = weight.grad[2 * smallbatch.DIM :] if name.endswith("in_proj_bias") else weight.grad
+        assert weight.grad.isfinite().all() and moved.abs().sum() > 0, name
+    v, t, near_t, near_v, sim = (x.requires_grad_() for x in torch.randn(5, 8, 8).unbind())
+    mask, noisy = torch.ones(8, 8, dtype=torch.bool), torch.arange(8) < 3
+    method._corrected(sim, mask, noisy, (v, t), (near_t[:3], near_v[:3])).backward()
+    assert (v.grad is None) == (t.grad is None) == (correction == "target") == (sim.grad is not None)
+    assert near_t.grad is not None and near_v.grad is not None
+
+
+def test_heads_divide_the_dimension() -> None:
+    with pytest.raises(UsageError, match=r"prototype=attention.*\b4\b.*\b18\b"):
+        smallbatch.make("in2r", prototype="attention", dim=18)
+    assert not smallbatch.make("in2r", prototype="attention", neighbours=0).refiners
+
+
 def test_a_model_reads_the_queue_of_the_other_one() -> None:
     """A noisy pair that its own model remembers exactly is not found there."""
     method = smallbatch.make("in2r", neighbours=1)
@@ -190,12 +233,14 @@ def test_both_models_start_alike_and_the_queues_are_no_part_of_them() -> None:
 def test_the_presets() -> None:
     small = {"dim": smallbatch.DIM}
     paper, code = (smallbatch.make("in2r", **Method.PRESETS[name] | small).config for name in ("paper", "code"))
+    assert paper.prototype == code.prototype == "attention"
     assert (paper.neighbours, paper.views, paper.warmup_epochs, paper.correction) == (5, 0.1, 5, "target")
     assert (code.neighbours, code.views, code.warmup_epochs, code.correction) == (1, 1.0, 1, "pair")
     assert paper.queue_size == code.queue_size == 65536 and code.epochs - code.warmup_epochs == 40
 
 
-TRAIN = ("train", "--method", "in2r", "--noise", "0.4", "--epochs", "3", *toy.SMALL, "--set", "queue_size=20")
+OPTIONS = ("--set", "queue_size=20", "--set", "prototype=attention")
+TRAIN = ("train", "--method", "in2r", "--noise", "0.4", "--epochs", "3", *toy.SMALL, *OPTIONS)
 
 
 def test_an_interrupted_run_remembers_its_queues(workspace: Chain) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,13 +9,12 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import smallbatch
+import stopped
 import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base
 from ccr_cli.methods.l2rm import Method
-from ccr_cli.stages.train import loop
 
 Array = npt.NDArray[np.float64]
 P = torch.tensor([0.9, 0.2, 0.7, 0.55, 0.4, 1.0, 0.5, 0.1])
@@ -117,23 +114,8 @@ TRAIN = ("train", "--method", "l2rm", "--noise", "0.4", "--epochs", "3", *toy.SM
 
 
 @pytest.mark.parametrize("judge", ["beta", pytest.param("triangle", marks=pytest.mark.slow)])
-def test_an_interrupted_run_has_the_bytes_of_a_whole_one(
-    judge: str, workspace: Chain, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    train = (*TRAIN, "--set", f"judge={judge}")
-    whole = toy.ok(*train, "--name", "whole", workspace=workspace.root).made
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-    rename, stops = os.replace, []
-
-    def stop(source: Path, target: Path) -> None:
-        rename(source, target)
-        if Path(target).name == "state.json":
-            stops.append(target)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "replace", stop)
-    while (code := workspace.ccr(*train, "--name", "again").code) != 0:
-        assert code == 130
-    assert base.load(workspace.root / "runs" / "again").files == whole.files and len(stops) > 3
+def test_an_interrupted_run_has_the_bytes_of_a_whole_one(judge: str, workspace: Chain) -> None:
+    whole, states = stopped.train(*TRAIN, "--set", f"judge={judge}", workspace=workspace.root)
+    assert len(states) > 3
     p = pd.read_parquet(whole.path / "evidence" / "epoch-003.parquet")["p_clean"]
     assert p.between(0, 1).all() and p.nunique() > 1
