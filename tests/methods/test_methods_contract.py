@@ -264,7 +264,13 @@ def cosines(x_VD: torch.Tensor, y_TD: torch.Tensor) -> torch.Tensor:
     return torch.cosine_similarity(x_VD[:, None], y_TD[None], dim=2)
 
 
-@every_trained_method
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("infonce", "tcl", "trine", "nrccr") else pytest.param(name, marks=pytest.mark.slow)
+        for name in TRAINED
+    ],
+)
 def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
     def train(label: str, seed: int) -> records.Artifact:
         options = ("--method", name, "--epochs", "2", "--noise", "0.4", *toy.SMALL)
@@ -324,8 +330,15 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
 
 
 @every_trained_method
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("judged", [False, True])
+@pytest.mark.parametrize(
+    ("judged", "dtype"),
+    [
+        pytest.param(False, torch.float32, id="not judged"),
+        pytest.param(True, torch.float32, id="judged"),
+        pytest.param(False, torch.bfloat16, id="not judged, bfloat16", marks=pytest.mark.slow),
+        pytest.param(True, torch.bfloat16, id="judged, bfloat16"),
+    ],
+)
 @pytest.mark.parametrize(
     ("source", "target", "items", "clean"),
     [
