@@ -56,6 +56,13 @@ def network() -> i3d.InceptionI3d:
     return network.eval().requires_grad_(False)
 
 
+@pytest.fixture(scope="module")
+def unfilled() -> i3d.InceptionI3d:
+    """Shapes without numbers."""
+    with torch.device("meta"):
+        return i3d.InceptionI3d().eval()
+
+
 def clip(frames: int, height: int, width: int, batch: int = 1) -> Tensor:
     return torch.rand(batch, 3, frames, height, width, generator=torch.Generator().manual_seed(1)) * 2 - 1
 
@@ -122,14 +129,14 @@ def test_sizes_of_every_layer_at_64_frames() -> None:
 @pytest.mark.parametrize(
     ("height", "width"), [(224, 224), pytest.param(225, 223, marks=pytest.mark.slow), (32, 33), (1, 1)]
 )
-def test_any_number_of_frames_and_any_size_work(frames: int, height: int, width: int) -> None:
-    with torch.device("meta"):
-        network = i3d.InceptionI3d().eval()
-        given = torch.empty(1, 3, frames, height, width)
-        assert network.segments(given).shape == (1, math.ceil(frames / 8), 1024)
-        features = network(given)
+def test_any_number_of_frames_and_any_size_work(
+    frames: int, height: int, width: int, unfilled: i3d.InceptionI3d
+) -> None:
+    given = torch.empty(1, 3, frames, height, width, device="meta")
+    assert unfilled.segments(given).shape == (1, math.ceil(frames / 8), 1024)
+    features = unfilled(given)
     assert features.shape == (1, 1024)
-    assert network.classify(features).shape == (1, 400)
+    assert unfilled.classify(features).shape == (1, 400)
 
 
 @pytest.mark.parametrize("size", range(1, 20))
