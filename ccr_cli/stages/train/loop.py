@@ -252,10 +252,16 @@ class Trainer:
         model = model or self.method
         return self.ranks.embed(lambda rows: embed_visuals(model, visual, self.device, rows), len(visual))
 
-    def _texts(self, table: Tokens, some_T: Tensor | None = None, model: Embedder | None = None) -> Tensor:
-        """Embeds all or some texts (T, D), divided among the processes."""
+    def _texts(
+        self,
+        table: Tokens,
+        some_T: Tensor | None = None,
+        model: Embedder | None = None,
+        folder: Path | None = None,
+    ) -> Tensor:
+        """Embeds all or some texts (T, D), divided among the processes; `folder` as for `embed_texts`."""
         model, some = model or self.method, torch.arange(len(table)) if some_T is None else some_T
-        return self.ranks.embed(lambda rows: embed_texts(model, table, self.device, some[rows]), len(some))
+        return self.ranks.embed(lambda rows: embed_texts(model, table, self.device, some[rows], folder), len(some))
 
     def _calibrate(self, visual_VD: Tensor, text_TD_of: Mapping[str, Tensor]) -> None:
         """Passes the method its first hits on the selecting queries of all languages, and which are right."""
@@ -332,8 +338,8 @@ class Trainer:
         """The training triplets as the method, or one of its models, sees them."""
         return judging.TripletEmbeddings(
             self._visuals(self.engine.visual, model),
-            self._texts(self.data.source, model=model),
-            self._texts(self.data.target, model=model),
+            self._texts(self.data.source, model=model, folder=self.build.folder),
+            self._texts(self.data.target, model=model, folder=self.build.folder),
             self.triplets.item_N.to(self.device),
         )
 
