@@ -4,6 +4,7 @@ Shape suffixes: N triplets, V visual items, Q queries, K candidates, D embedding
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from ccr_cli.artifacts.build import Build, build_artifact
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import counted, say, warn
-from ccr_cli.data.frames import places_of
+from ccr_cli.data.frames import Frames, places_of
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
 from ccr_cli.errors import UsageError
@@ -156,6 +157,7 @@ def _diagnose(
     if unread > 0:
         warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
     embedded = judging.embed_triplets(method, triplets, tokenizer, device, build.folder)
+    triplets = replace(triplets, visual=Frames(torch.empty(0, 0), torch.zeros(1, dtype=torch.int64)))  # for their size
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
