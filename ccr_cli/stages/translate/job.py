@@ -86,11 +86,7 @@ def _configured(engine: str, options: Mapping[str, str]) -> tuple[Any, Any]:
         if engines := [f"--engine {name}" for name, known in configs.items() if known.keys() >= {*unknown}]:
             hint = f"{' or '.join(engines)}; {engine} has other options: {', '.join(sorted(defaults)) or 'none'}"
             raise UsageError(f"engine {engine} has no option {unknown[0]!r}", hint=hint)
-    try:
-        return module, configure(module.Config, options, f"engine {engine}")
-    except UsageError as error:
-        default = " ".join(f"--set {key}={value}" for key, value in defaults.items() if key in options)
-        raise UsageError(error.message, hint=error.hint or f"another value; the default is {default}") from None
+    return module, configure(module.Config, options, f"engine {engine}")
 
 
 class TranslationJob:

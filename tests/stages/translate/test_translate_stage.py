@@ -167,7 +167,7 @@ def test_what_is_not_to_be_had(
         (("--noise", "0.2", "--noise-style", "foo"), "noise style 'foo'\n  try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-style", "foo", "--dry-run"), "try: --noise-style caption or image"),
         (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
-        (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "--set provider=google"),
+        (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "'foo'; choose from google"),
         (("--lang", "de", "--set", "table=ok.tsv"), "no option 'table'\n  try: --engine recorded; "),
         (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; "),
         (("--lang", "es", "--engine", "apertium", "--set", "modes"), "--set help lists the keys"),
