@@ -198,7 +198,7 @@ def test_nothing_is_printed_unless_asked(
         (lambda ws: ccr.compare(workspace=ws), UsageError, (), "ccr compare"),
         (lambda ws: ccr.open_artifact("nothing", workspace=ws), ArtifactError, ("nothing",), ""),
         (lambda ws: ccr.open_artifact("latest", workspace=ws / "none"), ArtifactError, ("none",), ""),
-        (lambda ws: ccr.import_data("noto-emjoi", workspace=ws), ArtifactError, ("noto-emjoi",), "noto-emoji"),
+        (lambda ws: ccr.import_data("noto-emjoi", workspace=ws), UsageError, ("noto-emjoi",), "noto-emoji"),
     ],
 )
 def test_errors_say_what_to_do(

@@ -106,9 +106,9 @@ def test_features_beyond_half_precision_are_refused(tmp_path: Path) -> None:
     assert done.code == 4 and "100000" in done.err
 
 
-def test_a_missing_file_is_exit_4(tmp_path: Path) -> None:
+def test_a_missing_file_is_exit_2(tmp_path: Path) -> None:
     done = toy.ccr("data", "import", str(tmp_path / "no.mat"), workspace=tmp_path)
-    assert done.code == 4 and str(tmp_path / "no.mat") in done.err
+    assert done.code == 2 and str(tmp_path / "no.mat") in done.err
 
 
 @pytest.mark.needs("data/wikipedia_svcl/wiki.mat")
