@@ -175,6 +175,7 @@ def test_main_is_found_again_without_a_network(
     assert hub.locate(NAME, "main") == located
 
 
+@pytest.mark.slow
 def test_the_way_out_that_the_page_shows(pickled: Path) -> None:
     section = PAGE.read_text(encoding="utf-8").split("## A model without safetensors")[1]
     command = re.findall(r"^python -c .*$", section, re.MULTILINE)[0]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from PIL import Image, ImageDraw
 from typer import testing
 from typer.main import get_command
@@ -85,6 +86,11 @@ class Folder:
                 if item[3]:
                     draw(item[0]).save(path / "media" / item[3])
         return path
+
+
+def some_fast(values: Iterable[object], *fast: object) -> list[object]:
+    """Values of a parameter, of which all but `fast` make slow tests."""
+    return [value if value in fast else pytest.param(value, marks=pytest.mark.slow) for value in values]
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

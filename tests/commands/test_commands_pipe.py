@@ -137,6 +137,7 @@ def test_a_quiet_command_says_nothing_beside_its_paths(chain: Chain) -> None:
     assert done.code == 0 and done.err == "" and done.paths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

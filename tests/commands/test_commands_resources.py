@@ -68,6 +68,7 @@ def fill_up_and_go_on(place: Path, *command: str | Path) -> tuple[base.Artifact,
         assert room < SIZE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

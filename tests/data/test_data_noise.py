@@ -202,6 +202,7 @@ def roomy(table: pd.DataFrame, style: str, wanted: int) -> bool:
     return 2 * worst <= wanted or (wanted <= 8 and 16 * worst < places)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     table=st.builds(
@@ -314,6 +315,7 @@ def test_a_style_moves_only_what_it_can(style: str, target: str) -> None:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     table=st.builds(

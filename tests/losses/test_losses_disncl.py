@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+import toy
 from scipy.special import log_expit, logsumexp
 
 from ccr_cli.losses import disncl
@@ -150,7 +151,7 @@ def gradient(loss: Loss, sim: Array, mask: Mask, weight: Array, dtype: torch.dty
 
 @pytest.mark.parametrize("mask_kind", MASKS)
 @pytest.mark.parametrize("kind", SIMS)
-@pytest.mark.parametrize("size", [2, 3, 24, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", toy.some_fast([2, 3, 24, 128], 3))
 @pytest.mark.parametrize("name", LOSSES)
 def test_equals_the_oracle(name: str, size: int, kind: str, mask_kind: str) -> None:
     loss, oracle = LOSSES[name]

@@ -54,6 +54,7 @@ def test_a_discriminator_computes_in_float32_under_autocast() -> None:
     assert cast_B.dtype == torch.float32 and torch.equal(cast_B, plain_B)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_a_reversed_gradient_hides_what_the_plain_one_keeps(reverse: bool) -> None:
     """A linear map of x, half of which is y, is trained with a discriminator that looks for y in it, or against it.

@@ -47,6 +47,7 @@ def test_the_presets_are_the_code_s_settings() -> None:
 TRAIN = ("train", "--method", "gsc", "--noise", "0.4", "--epochs", "4", *toy.SMALL)
 
 
+@pytest.mark.slow
 def test_the_judge_remembers_across_an_interruption(workspace: Chain) -> None:
     """Stopped at the state of each epoch, and once more in a step: the same bytes as undisturbed."""
     _, states = stopped.train(*TRAIN, workspace=workspace.root)

@@ -243,6 +243,7 @@ OPTIONS = ("--set", "queue_size=20", "--set", "prototype=attention")
 TRAIN = ("train", "--method", "in2r", "--noise", "0.4", "--epochs", "3", *toy.SMALL, *OPTIONS)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_remembers_its_queues(workspace: Chain) -> None:
     """Stopped after each step: the same bytes as undisturbed, and no queue among them."""
     _, states = stopped.train(*TRAIN, workspace=workspace.root)

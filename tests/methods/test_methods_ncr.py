@@ -123,6 +123,7 @@ def test_the_presets_are_the_code_s_settings() -> None:
 TRAIN = ("train", "--method", "ncr", "--noise", "0.4", "--epochs", "3", *toy.SMALL, "--set", "judge=structure")
 
 
+@pytest.mark.slow
 def test_each_model_is_judged_by_itself_and_remembered(workspace: Chain) -> None:
     """A judge with a memory has one for each model; a run stopped after each epoch has the bytes of a whole one."""
     whole, states = stopped.train(*TRAIN, workspace=workspace.root)

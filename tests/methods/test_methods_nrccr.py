@@ -100,6 +100,7 @@ def test_terms_are_those_of_eq_12(reduction: Any) -> None:
         torch.testing.assert_close(got[name], value, rtol=1e-4, atol=1e-5, msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "term", "modules"),
     [

@@ -61,6 +61,7 @@ def test_the_own_judge_stands_for_a_run_whatever_others_said(tmp_path: Path) -> 
     assert shown == ["gmm", "gmm, first 5%", "none", "triangle", "triangle, first 5%"], "a judge without a side is bare"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("others", "name", "said"),
     [

@@ -62,10 +62,9 @@ def test_real_sentences() -> None:
     ]
 
 
+@pytest.mark.slow
 @needs_apertium
-@pytest.mark.parametrize(
-    ("mode", "count"), [pytest.param("eng-spa", len(AWKWARD), marks=pytest.mark.slow), ("eng-cat", 6)]
-)
+@pytest.mark.parametrize(("mode", "count"), [("eng-spa", len(AWKWARD)), ("eng-cat", 6)])
 def test_texts_do_not_touch_each_other(mode: str, count: int) -> None:
     """The oracle is one process for each text, with Apertium's own deformatter."""
 

@@ -69,6 +69,7 @@ def test_greedy_float32_is_that_of_hf(translation_model: Path) -> None:
         assert same(ours, reference(translation_model, texts, max_new_tokens=limit)) == len(texts)
 
 
+@pytest.mark.slow
 def test_beams_find_what_those_of_hf_find(translation_model: Path) -> None:
     """Not always: the two end their searches by rules of their own."""
     ours = toy.translated(translator(translation_model, num_beams=3), CAPTIONS)

@@ -41,6 +41,7 @@ def test_it_translates(marian: Path) -> None:
     assert right > len(CAPTIONS) / 4 and len({result.text for result in results}) > len(CAPTIONS) / 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beams", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_translation_does_not_depend_on_its_batch(translation_model: Path, beams: int) -> None:
     engine = translator(translation_model, num_beams=beams)
@@ -59,6 +60,7 @@ def test_a_translation_does_not_depend_on_its_batch(translation_model: Path, bea
     assert list(engine.translate([])) == []
 
 
+@pytest.mark.slow
 def test_results_come_batch_by_batch(marian: Path) -> None:
     engine = translator(marian, batch_tokens=30)
     sizes: list[int] = []

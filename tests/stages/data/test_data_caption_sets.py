@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import toy
 from toy import Chain
 
@@ -24,6 +25,7 @@ def imported(chain: Chain, path: Path, name: str, langs: str) -> Path:
     return made.path
 
 
+@pytest.mark.slow
 def test_a_mixture_is_warned_about_unless_it_was_asked_for(finished: Chain, tmp_path: Path) -> None:
     made = imported(finished, tmp_path, "mixed", "es")
 

@@ -69,6 +69,7 @@ def test_translated_queries_search_alone(finished: Chain) -> None:
         assert alone["t2v"][f"R@{k}"] == pytest.approx(100 * (rank_T <= k).mean())
 
 
+@pytest.mark.slow
 def test_the_translation_may_be_made_afterwards(untranslated: Chain, tmp_path: Path) -> None:
     chain = Chain(untranslated.folder, shutil.copytree(untranslated.root, tmp_path / "ws"))
     call = ("evaluate", chain.find("run").path, "--lang", "es", "--translate-test", *CPU)

@@ -134,6 +134,7 @@ def test_pictures_where_there_is_no_ccr(finished: Chain, tmp_path: Path) -> None
     assert np.dot(vector_D, visual_VD[0]) > 0.9999 and (item, similarity > 0.9999) == ("red-ring", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["tcl", pytest.param("trine", marks=pytest.mark.slow)])
 def test_a_run_of_two_models(method: str, workspace: Chain, tmp_path: Path) -> None:
     run = toy.ok("train", "--method", method, "--epochs", "1", *toy.SMALL, workspace=workspace.root).made

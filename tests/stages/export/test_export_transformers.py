@@ -94,7 +94,7 @@ def cosines(one_TD: Vectors, two_TD: Vectors) -> Vectors:
     ("family", "method", "tokens"),
     [
         ("bert", "infonce", 9),
-        ("t5", "fume", 24),
+        pytest.param("t5", "fume", 24, marks=pytest.mark.slow),
         *(pytest.param(family, "infonce", 9, marks=pytest.mark.slow) for family in ("xlm-roberta", "t5", "clip")),
     ],
 )

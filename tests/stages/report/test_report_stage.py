@@ -179,6 +179,7 @@ def test_the_same_inputs_give_the_same_files_and_no_work_twice(workspace: Worksp
     assert forced.id == first.id and forced.files == first.files
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unillustrated")
 def test_other_results_make_another_report(workspace: Workspace) -> None:
     first = report(Inputs(workspace))

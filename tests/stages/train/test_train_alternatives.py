@@ -88,6 +88,7 @@ def epoch_rows(data: TrainingData, epoch: int, p_N: Any = None) -> list[int]:
     return rows
 
 
+@pytest.mark.slow
 def test_every_caption_has_a_triplet_of_each_translation_with_the_same_mismatch(root: Path) -> None:
     data = material(root)
     (_, one), (_, two) = data.triplets.by_translation()

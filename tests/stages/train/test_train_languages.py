@@ -58,6 +58,7 @@ def made(root: Path, name: str) -> base.Artifact:
     return base.load(root / "runs" / name)
 
 
+@pytest.mark.slow
 def test_every_caption_has_a_triplet_in_each_language(root: Path) -> None:
     both, spanish = made(root, "both"), made(root, "spanish")
     assert (both.request["lang"], both.request["langs"]) == (["es", "fr"], "all")

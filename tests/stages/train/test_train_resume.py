@@ -226,6 +226,7 @@ def stamp(workspace: Chain) -> int:
     return record.stat().st_mtime_ns if record.is_file() else -1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype",
     ["float32", pytest.param("bfloat16", marks=pytest.mark.slow), pytest.param("float16", marks=pytest.mark.slow)],

@@ -49,6 +49,7 @@ def planned(root: Path, translations: str, features: str, *options: str) -> str:
     return str(shown["made"][-1]["name"])
 
 
+@pytest.mark.slow
 def test_the_usual_run_has_a_short_name(space: Path) -> None:
     assert planned(space, "usual", "usual") == "toy-es-infonce-seed0"
     assert planned(space, "usual", "usual", "--noise", "0.4") == "toy-es-infonce-noise0.4-seed0"

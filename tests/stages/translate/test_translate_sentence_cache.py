@@ -64,6 +64,7 @@ def test_one_sentence_in_two_forms_of_unicode_is_one() -> None:
     assert normal("cafe\u0301") == normal("caf\u00e9") == "caf\u00e9"
 
 
+@pytest.mark.slow
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     made=st.dictionaries(

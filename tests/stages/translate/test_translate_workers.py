@@ -33,6 +33,7 @@ def single(root: Path) -> base.Artifact:
     return toy.ok(*ALL, "--no-cache", "--name", "single", workspace=root).made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "order",
     [pytest.param((1,), marks=pytest.mark.slow), (2, 1), pytest.param((7, 2, 4, 6, 1, 3, 5), marks=pytest.mark.slow)],
