@@ -37,6 +37,8 @@ def test_the_tour_runs_and_what_it_promises_is_there(tmp_path: Path) -> None:
     captions = pd.read_parquet(mended.file("captions.parquet"))
     assert "redondel colorado" in set(captions["text"])
     assert workspace.artifacts("report") and workspace.artifacts("export")
+    suffixes = {path.suffix for path in root.rglob("*")}
+    assert suffixes >= {".json", ".jsonl", ".parquet", ".safetensors", ".npy", ".html", ".pdf", ".png", ".svg", ".tex"}
     machine = [str(tmp_path), str(Path(sys.executable).parent.parent), *secrets.values()]
     machine += [platform.node()] if len(platform.node()) > 5 else []  # a short name is in any binary file
     assert [found for _, path in workspace.places() for found in toy.holders(path, machine)] == []

@@ -89,21 +89,6 @@ def test_no_file_of_a_chain_names_the_machine(
     assert toy.ok("verify", "--deep", workspace=root)
 
 
-@pytest.mark.slow
-def test_no_file_of_the_demo_names_the_machine(
-    tmp_path: Path, machine: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root = tmp_path / "demo"
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/ccr", "demo", "--epochs", "1", "--workspace", str(root)])
-    done = toy.ccr(*sys.argv[1:])
-    assert done.code == 0, done.err
-    kinds = {artifact.kind for artifact in Workspace(root).artifacts()}
-    assert kinds >= {"dataset", "translation", "features", "run", "evaluation", "diagnosis", "report"}
-    suffixes = {path.suffix for path in root.rglob("*")}
-    assert suffixes >= {".json", ".jsonl", ".parquet", ".safetensors", ".npy", ".html", ".pdf", ".png", ".svg", ".tex"}
-    assert holders(root, machine) == []
-
-
 def test_words_are_found_in_what_is_packed(tmp_path: Path) -> None:
     """The search of the other tests."""
     pd.DataFrame({"text": [f"by {USER}"] * 9}).to_parquet(tmp_path / "a.parquet", compression="zstd")
