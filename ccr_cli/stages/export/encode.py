@@ -14,7 +14,7 @@ files. Only a text side with a tower also needs torch and transformers.
 Shape suffixes: T texts, V visual items, N rows of one of them, D dimension, H heads.
 """
 
-import importlib
+import importlib.util
 import json
 import math
 import sys
@@ -23,7 +23,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -66,9 +65,15 @@ class Encoder:
     def encode_image(self, path: str | Path) -> Array:
         """Returns the unit vector of a picture (D,); only if the folder has `image.json`, which names what it needs."""
         if self._images is None:
-            program = self.folder / "encode_image.py"
-            sys.modules["encode_image"] = module = ModuleType("encode_image")
-            exec(compile(program.read_bytes(), program, "exec"), vars(module))  # an import would leave bytecode there
+            spec = importlib.util.spec_from_file_location("encode_image", self.folder / "encode_image.py")
+            assert spec and spec.loader
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[spec.name] = module
+            writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # else the folder gets a file
+            try:
+                spec.loader.exec_module(module)
+            finally:
+                sys.dont_write_bytecode = writes
             self._images = module.ImageEncoder(self.folder, self._image_models)
         vector_D: Array = self.encode_visual([self._images.features(path)])[0]
         return vector_D
