@@ -426,7 +426,7 @@ ABLATIONS: dict[str, Ablations] = {
                 ("tcl", ()),
                 ("trine", ()),
             )
-            for words, least in (("rivals by default", "0"), ("noisy pairs left out", "0.5"))
+            for words, least in (("rivals", "0"), ("none", "0.5"))
         ],
         conditions=((0.0, "translation"), (0.4, "translation"), (0.4, "pair")),
     ),
