@@ -4,7 +4,7 @@ After Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching
 each encoder by itself, with the same judge. `Batch.p` then has a column for each of them, (B, 2); a judge that reads no
 model gives both one belief, (B,).
 
-Shape suffixes: B triplets in a batch.
+Shape suffixes: B triplets in a batch, M models.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +16,9 @@ from torch import Tensor
 from ccr_cli.judges.base import Belief
 from ccr_cli.methods import base
 from ccr_cli.nets.dual import DualEncoder
+
+Parts = Callable[[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor], int], dict[str, Tensor]]
+"""The named losses of one view of one model: see `CoTaught.learned`."""
 
 
 class CoTaught(base.JointMethod):
@@ -37,6 +40,29 @@ class CoTaught(base.JointMethod):
 
         own = [replace(batch, p=batch.p.map(column(number))) for number in range(len(sims))]
         return [base.clean_probabilities(self, one, sim) for one, sim in zip(own, sims, strict=True)][::-1]
+
+    def learned(self, batch: base.Batch, parts: Parts) -> dict[str, Tensor]:
+        """Sums losses over both models, of V-S and V-T.
+
+        `parts` gets the similarities of one view of one model (B, B) and their mask, what the peers of the models
+        believe of that view (B,), the view by either model in evaluation mode (B, B), empty in the warm-up, and the
+        number of the model.
+        """
+        sims = [base.views(encoder, batch) for encoder in self.encoders()]
+        beliefs = self.peers_beliefs(batch, sims)
+        guides = self.steady_views(batch) if batch.judged else []
+        terms: dict[str, list[Tensor]] = {}
+        for view in ("VS", "VT"):
+            guess, p_MB = [getattr(guide, view) for guide in guides], [getattr(belief, view) for belief in beliefs]
+            for model, sim in enumerate(sims):
+                for part, loss in parts(getattr(sim, view), sim.mask, p_MB, guess, model).items():
+                    terms.setdefault(f"{part}_{view.lower()}", []).append(loss)
+        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+
+    def begun(self, share: float) -> bool:
+        """Whether this share of the epochs after the warm-up is over."""
+        after, span = self.epoch - self.config.warmup_epochs, self.epochs - self.config.warmup_epochs
+        return after > int(share * span)
 
     @torch.no_grad()
     def steady_views(self, batch: base.Batch) -> list[base.Views]:

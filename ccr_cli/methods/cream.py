@@ -64,16 +64,7 @@ class Method(CoTaught):
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Sums over both models, of V-S and V-T: InfoNCE in the warm-up, then the contrast of each kind of pair."""
-        sims = [base.views(encoder, batch) for encoder in self.encoders()]
-        beliefs = self.peers_beliefs(batch, sims)
-        guides = self.steady_views(batch) if batch.judged else []
-        terms: dict[str, list[Tensor]] = {}
-        for view in ("VS", "VT"):
-            guess, p_MB = [getattr(guide, view) for guide in guides], [getattr(belief, view) for belief in beliefs]
-            for model, sim in enumerate(sims):
-                for part, loss in self._parts(getattr(sim, view), sim.mask, p_MB, guess, model).items():
-                    terms.setdefault(f"{part}_{view.lower()}", []).append(loss)
-        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+        return self.learned(batch, self._parts)
 
     def _parts(
         self, sim_BB: Tensor, mask_BB: Tensor, p_MB: Sequence[Tensor], guess: Sequence[Tensor], model: int
@@ -97,8 +88,7 @@ class Method(CoTaught):
         label = {kind: p_C + (1 - p_C) * own[kind][model] for kind, p_C in belief.items()}
         label["noisy"] = own["noisy"].mean(dim=0)
 
-        after, span = self.epoch - c.warmup_epochs, self.epochs - c.warmup_epochs
-        learns_hard, learns_noisy = (after > int(share * span) for share in (c.hard_from, c.noisy_from))
+        learns_hard, learns_noisy = self.begun(c.hard_from), self.begun(c.noisy_from)
         usual = float(torch.cat(list(label.values())).mean())
         least = {"clean": usual if learns_hard else 1.0, "hard": usual, "noisy": usual}
         if bool(member["clean"].double().mean() > MOSTLY_CLEAN):

@@ -144,7 +144,6 @@ class Method(CoTaught):
         self.queues = nn.ModuleDict(
             {f"{side}-{model}": Queue(config.queue_size, config.dim) for side in ("VS", "VT") for model in range(2)}
         )
-
         self.refiners = nn.ModuleDict()
         if config.neighbours and config.prototype == "attention":
             self.refiners.update({f"{end}-{model}": Refiner(config.dim) for end in "TV" for model in range(2)})

@@ -4,7 +4,7 @@ Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR
 of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights. Its judge is
 `hinge`; what else differs is in docs/methods/ncr.md.
 
-Shape suffixes: B triplets in a batch, C some of them.
+Shape suffixes: B triplets in a batch, C some of them, M models.
 """
 
 from collections.abc import Sequence
@@ -58,32 +58,22 @@ class Method(CoTaught):
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """Sums over the pairs and over both models, of V-S and V-T."""
-        sims = [base.views(encoder, batch) for encoder in self.encoders()]
-        beliefs = self.peers_beliefs(batch, sims)
-        guides = self.steady_views(batch) if batch.judged else []
-        terms: dict[str, list[Tensor]] = {}
-        for side in ("VS", "VT"):
-            guess = [getattr(guide, side) for guide in guides]
-            for number, (sim, belief) in enumerate(zip(sims, beliefs, strict=True)):
-                sim_BB, p_B = getattr(sim, side), getattr(belief, side)
-                for part, loss in self._parts(sim_BB, sim.mask, p_B, guess, number).items():
-                    terms.setdefault(f"{part}_{side.lower()}", []).append(loss)
-        return {name: torch.stack(losses).sum() for name, losses in terms.items()}
+        return self.learned(batch, self._parts)
 
     def _parts(
-        self, sim_BB: Tensor, mask_BB: Tensor, p_B: Tensor, guess: Sequence[Tensor], number: int
+        self, sim_BB: Tensor, mask_BB: Tensor, p_MB: Sequence[Tensor], guess: Sequence[Tensor], model: int
     ) -> dict[str, Tensor]:
-        """The loss of one view of one model, `number`; `guess` is that view by either model, empty in the warm-up.
+        """The loss of one view of one model; `guess` is that view by either model, empty in the warm-up.
 
         Clean and noisy pairs are rivals among themselves only, as in the batches of the code.
         """
-        c = self.config
+        c, p_B = self.config, p_MB[model]
         if not guess:
             return {"warmup": mean_hinge(sim_BB, mask_BB, c.margin, p_B)}
         clean_B = p_B > c.threshold
-        p_C, own_C = p_B[clean_B], predicted_labels(*among(clean_B, guess[number], mask_BB), c.margin)
+        p_C, own_C = p_B[clean_B], predicted_labels(*among(clean_B, guess[model], mask_BB), c.margin)
         parts = {"clean": self._hinge(sim_BB, mask_BB, clean_B, p_C + (1 - p_C) * own_C)}
-        if self.epoch - c.warmup_epochs > int(c.noisy_from * (self.epochs - c.warmup_epochs)):
+        if self.begun(c.noisy_from):
             labels = [predicted_labels(*among(~clean_B, each, mask_BB), c.margin) for each in guess]
             parts["noisy"] = self._hinge(sim_BB, mask_BB, ~clean_B, torch.stack(labels).mean(0))
         return parts
