@@ -225,6 +225,15 @@ def main_part(labels: Sequence[str] | None = None) -> list[Cell]:
     return _grid(_labels(labels), RATIOS, TARGETS)
 
 
+NEAR: dict[str, Any] = {"noise": 0.4, "style": "near", "target": "any"}
+"""Noise that no judge assumes: T, V or S, a third each, is that of one of the nearest captions."""
+
+
+def near_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """Every method where captions are exchanged with near ones."""
+    return [_cell(*each, **NEAR) for each in _labels(labels)]
+
+
 def clean_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Two more seeds without noise."""
     return [_cell(*each, seed=seed) for seed in SEEDS[1:] for each in _labels(labels)]
@@ -448,7 +457,7 @@ def ablations_part(labels: Sequence[str] | None = None) -> list[Cell]:
 
 def matched_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Wherever a method runs, the same without its judge and with the oracle."""
-    parts = (main_part, clean_part, accurate_part, real_part, style_image_part)
+    parts = (main_part, near_part, clean_part, accurate_part, real_part, style_image_part)
     cells = [cell for part in parts for cell in part(labels)]
     known = {cell.name for part in parts for cell in part(None)}
     against = {each.name: each for cell in cells for each in matched(cell) if each.name not in known}
@@ -540,6 +549,7 @@ def tuning_part(labels: Sequence[str] | None = None) -> list[Cell]:
 
 PARTS: dict[str, Callable[[Sequence[str] | None], list[Cell]]] = {
     "main": main_part,
+    "near": near_part,
     "clean": clean_part,
     "matched": matched_part,
     "seeds": seeds_part,

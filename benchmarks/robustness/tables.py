@@ -171,8 +171,25 @@ def _by_label(cells: Sequence[Cell]) -> dict[str, Cell]:
     return {cell.label: cell for cell in cells if cell.seed == SEEDS[0] and cell.noise}
 
 
-Place = tuple[float, str]
-"""Noise and its target."""
+@dataclass(frozen=True)
+class Place:
+    """A column: noise, its target, and its style if that is not the cell's."""
+
+    noise: float
+    target: str = TARGETS[0]
+    style: str = ""
+
+    def of(self, cell: Cell) -> Cell:
+        """The cell with this noise."""
+        return grid.fitted(replace(cell, noise=self.noise, target=self.target, style=self.style or cell.style))
+
+    def title(self, several: bool) -> str:
+        """The head of the column; with the target if there are several in the table."""
+        what = self.style or (f"{self.target}s" if several and self.noise else "")
+        return f"{100 * self.noise:.0f} % {what}".strip()
+
+
+NEAR = Place(**grid.NEAR)
 
 
 def _grid(results: Results, cells: Sequence[Cell], places: Sequence[Place]) -> str:
@@ -182,13 +199,13 @@ def _grid(results: Results, cells: Sequence[Cell], places: Sequence[Place]) -> s
         if cell.noise:
             first.setdefault(cell.label, cell)
     named = {cell.name for cell in first.values()}
-    where = [f"{100 * noise:.0f} %" for noise, _ in places]
-    if len({target for noise, target in places if noise}) > 1:
-        where = [f"{text} {target}s" if noise else text for text, (noise, target) in zip(where, places, strict=True)]
-    header = ["SumR", *where, *(f"recovery {text}" for text, (noise, _) in zip(where, places, strict=True) if noise)]
+    where = [
+        place.title(len({each.target for each in places if each.noise and not each.style}) > 1) for place in places
+    ]
+    header = ["SumR", *where, *(f"recovery {text}" for text, place in zip(where, places, strict=True) if place.noise)]
     lines: list[tuple[Cell, Line]] = []
     for label, cell in first.items():
-        each = [_at(cell, *place) for place in places]
+        each = [place.of(cell) for place in places]
         sums = [results.sum_r(one) for one in each]
         lines.append((cell, [_code(label), *sums, *(results.recovery(one) for one in each if one.noise)]))
         for other in grid.matched(cell):
@@ -202,23 +219,19 @@ def _grid(results: Results, cells: Sequence[Cell], places: Sequence[Place]) -> s
     return grouped(header, lines)
 
 
-def _at(cell: Cell, noise: float, target: str) -> Cell:
-    return grid.fitted(replace(cell, noise=noise, target=target))
-
-
 def _titled(target: str, table: str) -> str:
     return f"**{SWITCHED[target][0].upper()}{SWITCHED[target][1:]}**\n\n{table}"
 
 
-def _by_target(results: Results, cells: Sequence[Cell], ratios: Sequence[float]) -> str:
+def _by_target(results: Results, cells: Sequence[Cell], places: Mapping[str, Sequence[Place]]) -> str:
     """A table for each target."""
-    places = {target: [(ratio, target) for ratio in ratios] for target in TARGETS}
     return "\n\n".join(_titled(target, _grid(results, cells, places[target])) for target in TARGETS)
 
 
 def main_block(results: Results) -> str:
     """SumR and matched recovery."""
-    return _by_target(results, grid.main_part(), RATIOS)
+    places = {target: [Place(ratio, target) for ratio in RATIOS] for target in TARGETS}
+    return _by_target(results, grid.main_part(), places | {TARGETS[0]: [*places[TARGETS[0]], NEAR]})
 
 
 def _bases(cell: Cell) -> list[Cell]:
@@ -252,7 +265,7 @@ def contrasts_block(results: Results) -> str:
     columns = {
         f"{100 * noise:.0f} % {f'{target}s' if noise else ''}".strip(): {"noise": noise, "target": target}
         for noise, target in WHERES
-    }
+    } | {NEAR.title(True): grid.NEAR}
     return _contrasts(results, _competitors(), columns)
 
 
@@ -412,12 +425,13 @@ def _brief(results: Results) -> Callable[[Cell], str]:
 
 def style_image_block(results: Results) -> str:
     """As the main block, captions of an item moved together."""
-    return _by_target(results, grid.style_image_part(), RATIOS[1:])
+    places = {target: [Place(ratio, target) for ratio in RATIOS[1:]] for target in TARGETS}
+    return _by_target(results, grid.style_image_part(), places)
 
 
 def accurate_block(results: Results) -> str:
     """As the main block, with simulated features."""
-    places = [(0.0, TARGETS[0]), *((ratio, target) for target in TARGETS for ratio in (0.4, 0.6))]
+    places = [Place(0.0), *(Place(ratio, target) for target in TARGETS for ratio in (0.4, 0.6))]
     return _grid(results, grid.accurate_part(), places)
 
 
