@@ -143,40 +143,72 @@ SHAPES: dict[str, Any] = {
 """What ccr reads of each kind: of its record (`request`, `counts`), and of its files."""
 
 
-def problem(value: Any, shape: Any, place: str = "") -> str | None:
+def problem(value: Any, shape: Any) -> str | None:
     """Where and how a value of JSON or TOML differs from a shape; None if it fits."""
+    if (found := _difference(value, shape)) is None:
+        return None
+    return f"{found[0] or 'it'} {found[1]}"
+
+
+def _difference(value: Any, shape: Any) -> tuple[str, str] | None:
+    """The place, made on the way back so that what fits costs no text, and what is wrong there."""
     if isinstance(shape, tuple):
-        problems = [problem(value, each, place) for each in shape]
-        return None if None in problems else max(filter(None, problems), key=lambda text: len(text.split(" ")[0]))
-    if (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) >= LARGEST):
-        return f"{place or 'the value'} is {str(value)[:20]}, out of range"
+        found = []
+        for alternative in shape:
+            if (one := _difference(value, alternative)) is None:
+                return None
+            found.append(one)
+        return max(found, key=lambda one: len(one[0]))
     if isinstance(value, str):
-        try:
-            value.encode(errors="surrogateescape")  # as paths that are not UTF-8 are written
-        except UnicodeEncodeError:
-            return f"{place or 'the value'} is not UTF-8"
-    known: Mapping[Any, Any] = shape if isinstance(shape, dict) else {}
-    if isinstance(value, dict) and (shape is ANY or isinstance(shape, dict)):
-        missing = [key for key in known if isinstance(key, str) and not key.endswith("?") and key not in value]
-        if missing:
-            return f"{place or 'it'} lacks {missing[0]!r}"
-        inner = [(f"{place}.{key}".lstrip("."), v, key) for key, v in value.items()]
-        shape_of = {key: known.get(key, known.get(f"{key}?", known.get(str, ANY))) for key in value}
-        found = (problem(key, str, where) or problem(v, shape_of[key], where) for where, v, key in inner)
-        return next(filter(None, found), None)
-    if isinstance(value, list) and (shape is ANY or isinstance(shape, list)):
-        shapes = shape if isinstance(shape, list) else [ANY]
+        if not _is_utf8(value):
+            return "", "is not UTF-8"
+    elif (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, int) and abs(value) >= LARGEST):
+        return "", f"is {str(value)[:20]}, out of range"
+    elif isinstance(value, dict) and (shape is ANY or isinstance(shape, dict)):
+        return _difference_of_table(value, shape if isinstance(shape, dict) else {})
+    elif isinstance(value, list) and (shape is ANY or isinstance(shape, list)):
+        shapes: list[Any] = shape if isinstance(shape, list) else [ANY]
         if len(shapes) > 1 and len(value) != len(shapes):
-            return f"{place or 'it'} has {len(value)} values, expected {len(shapes)}"
-        inside = ((v, shapes[n % len(shapes)], f"{place}[{n}]") for n, v in enumerate(value))
-        return next(filter(None, (problem(*one) for one in inside)), None)
+            return "", f"has {len(value)} values, expected {len(shapes)}"
+        for n, inner in enumerate(value):
+            if (one := _difference(inner, shapes[n % len(shapes)])) is not None:
+                return _within(f"[{n}]", one)
+        return None
     if shape is ANY:
         return None
     if isinstance(shape, dict | list):
-        return f"{place or 'it'} is {value!r:.60}, expected a {'table' if isinstance(shape, dict) else 'list'}"
+        return "", f"is {value!r:.60}, expected a {'table' if isinstance(shape, dict) else 'list'}"
     types = getattr(shape, "__args__", (shape,))
     whole = isinstance(value, int) and not isinstance(value, bool) and float in types
     if whole or type(value) in types:
         return None
     names = " or ".join("null" if type_ is type(None) else type_.__name__ for type_ in types)
-    return f"{place or 'it'} is {value!r:.60}, expected {names}"
+    return "", f"is {value!r:.60}, expected {names}"
+
+
+def _difference_of_table(value: Mapping[str, Any], shape: Mapping[Any, Any]) -> tuple[str, str] | None:
+    for key in shape:
+        if isinstance(key, str) and not key.endswith("?") and key not in value:
+            return "", f"lacks {key!r}"
+    for key, inner in value.items():
+        if not _is_utf8(key):
+            return key, "is not UTF-8"
+        known = shape[key] if key in shape else shape.get(f"{key}?", shape.get(str, ANY))
+        if (one := _difference(inner, known)) is not None:
+            return _within(key, one)
+    return None
+
+
+def _within(step: str, found: tuple[str, str]) -> tuple[str, str]:
+    dot = "." if found[0] and not found[0].startswith("[") else ""
+    return f"{step}{dot}{found[0]}", found[1]
+
+
+def _is_utf8(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode(errors="surrogateescape")  # as paths that are not UTF-8 are written
+    except UnicodeEncodeError:
+        return False
+    return True

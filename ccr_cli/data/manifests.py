@@ -50,10 +50,14 @@ def bundled_root() -> Path:
     return inside if inside.is_dir() else package.parent / "data_manifests"
 
 
+def bundled_names() -> list[str]:
+    """Returns the names of the bundled data sets, sorted."""
+    return sorted(path.parent.name for path in bundled_root().glob("*/manifest.toml"))
+
+
 def bundled() -> dict[str, dict[str, Any]]:
     """Reads the manifests of every bundled data set, by name."""
-    paths = sorted(bundled_root().glob("*/manifest.toml"))
-    return {path.parent.name: read_toml(path) for path in paths}
+    return {name: read_toml(bundled_root() / name / "manifest.toml") for name in bundled_names()}
 
 
 def read_folder(path: Path) -> Folder:

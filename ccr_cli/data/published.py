@@ -1,7 +1,7 @@
 """The tables of papers: `data_manifests/published`, described in its README."""
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -31,9 +31,13 @@ class Published:
     digest: str
     """Hash of all of it."""
 
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return dict(zip(self.papers["paper"], self.papers["name"], strict=True))
+
     def source(self, paper: str, table: str) -> str:
         """Names a table: `UML, Table 1`."""
-        return f"{self.papers.set_index('paper')['name'][paper]}, Table {table}"
+        return f"{self._names[paper]}, Table {table}"
 
 
 @cache

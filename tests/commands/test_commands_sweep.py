@@ -142,6 +142,7 @@ def test_a_dry_run_shows_the_grid(workspace: Chain) -> None:
     assert refused["sweep"] == {"evidential_weight": "0", "hinge_weight": "0"} and refused["exit_code"] == 2
 
 
+@pytest.mark.slow
 def test_what_fails_is_in_a_table_and_the_rest_is_made(workspace: Chain) -> None:
     """Where the loss stops being finite; the paths of the others are printed."""
     axes = ("--sweep", "lr=1e36,0.01", "--sweep", "seed=0,1")

@@ -282,6 +282,7 @@ def test_texts_that_many_items_share(style: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("style", DERANGED)
+@pytest.mark.slow
 def test_a_large_collection_in_which_not_all_can_move(style: str) -> None:
     """Beyond the size for which the best is computed: still never wrong about what is wrong."""
     table = captions(2000, 1)

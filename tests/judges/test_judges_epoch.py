@@ -106,7 +106,7 @@ def test_pairs_that_nothing_tells_apart_are_presumed_to_match(name: str, size: i
 @pytest.mark.parametrize("size", [2, 3, 5, 20, 100])
 @pytest.mark.parametrize("name", EVERY)
 def test_few_pairs(name: str, size: int) -> None:
-    for seed in range(20):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         score = rng.normal(0.2, 0.2, size)
         if seed % 2:
@@ -118,7 +118,7 @@ def test_few_pairs(name: str, size: int) -> None:
 @pytest.mark.parametrize("pi0", [0.0, 0.4, 1.0])
 @pytest.mark.parametrize("name", EVERY)
 def test_monotone_deterministic_and_independent_of_the_order(name: str, pi0: float) -> None:
-    score, null, _, _ = draw(pi0, count=3000, right=(0.3, 0.15))
+    score, null, _, _ = draw(pi0, count=1000, right=(0.3, 0.15))
     judge = EVERY[name].clean_probability
     got = judge(score, null)
     check_shape(score, got)

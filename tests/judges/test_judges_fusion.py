@@ -122,6 +122,7 @@ def test_sentences_are_pooled_as_their_settings_say(tmp_path: Path) -> None:
         assert got.numpy() == pytest.approx(torch.nn.functional.normalize(vector, dim=1).numpy(), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_diagnoses_with_named_witnesses(workspace: Chain, tmp_path: Path) -> None:
     folder, table = tinytext.save("bert", tmp_path / "model"), tmp_path / "scores.csv"
     translated = workspace.find("translation").path

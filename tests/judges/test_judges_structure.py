@@ -74,6 +74,7 @@ def oracle(one: FloatArray, two: FloatArray, y_2N: FloatArray) -> FloatArray:
     return np.stack([0.7 * clean_probability(c) + 0.3 * y_2N[0], 0.7 * o + 0.3 * y_2N[1]])
 
 
+@pytest.mark.slow
 def test_each_epoch_averages_with_the_one_before() -> None:
     one_ND, two_ND, _ = pairs()
     memory: dict[str, Tensor] = {}

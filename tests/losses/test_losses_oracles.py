@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import losscases
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -197,7 +198,7 @@ def gradient(loss: Loss, sims: list[Array], mask: Mask, weight: Array, dtype: to
 
 @pytest.mark.parametrize("mask_kind", MASKS)
 @pytest.mark.parametrize("kind", SIMS)
-@pytest.mark.parametrize("size", [2, 3, 24, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", losscases.SIZES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_equals_the_oracle(name: str, size: int, kind: str, mask_kind: str) -> None:
     count, loss, oracle = LOSSES[name]
@@ -218,7 +219,7 @@ def test_equals_the_oracle(name: str, size: int, kind: str, mask_kind: str) -> N
         assert along == pytest.approx(expected, rel=1e-6, abs=1e-6 * norm + rounding)
 
 
-@pytest.mark.parametrize("size", [2, 3, 24, pytest.param(128, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", losscases.SIZES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_float32_is_as_close_as_stated(name: str, size: int) -> None:
     count, loss, _ = LOSSES[name]

@@ -266,10 +266,7 @@ def cosines(x_VD: torch.Tensor, y_TD: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in ("infonce", "tcl", "trine", "nrccr") else pytest.param(name, marks=pytest.mark.slow)
-        for name in TRAINED
-    ],
+    [name if name in ("infonce", "tcl") else pytest.param(name, marks=pytest.mark.slow) for name in TRAINED],
 )
 def test_same_seed_same_bytes(name: str, workspace: Chain) -> None:
     def train(label: str, seed: int) -> records.Artifact:
@@ -333,7 +330,7 @@ def test_uncertainty_lies_between_0_and_1_or_there_is_none(name: str, gallery: i
 @pytest.mark.parametrize(
     ("judged", "dtype"),
     [
-        pytest.param(False, torch.float32, id="not judged"),
+        pytest.param(False, torch.float32, id="not judged", marks=pytest.mark.slow),
         pytest.param(True, torch.float32, id="judged"),
         pytest.param(False, torch.bfloat16, id="not judged, bfloat16", marks=pytest.mark.slow),
         pytest.param(True, torch.bfloat16, id="judged, bfloat16"),

@@ -147,6 +147,7 @@ TRAIN = ("train", "--method", "cream", "--noise", "0.4", "--epochs", "3", *toy.S
 
 
 @pytest.mark.parametrize("judge", ["nce", pytest.param("triangle", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_interrupted_run_has_the_bytes_of_a_whole_one(judge: str, workspace: Chain) -> None:
     whole, states = stopped.train(*TRAIN, "--set", f"judge={judge}", workspace=workspace.root)
     assert len(states) > 3

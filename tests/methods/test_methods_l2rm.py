@@ -114,6 +114,7 @@ TRAIN = ("train", "--method", "l2rm", "--noise", "0.4", "--epochs", "3", *toy.SM
 
 
 @pytest.mark.parametrize("judge", ["beta", pytest.param("triangle", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_interrupted_run_has_the_bytes_of_a_whole_one(judge: str, workspace: Chain) -> None:
     whole, states = stopped.train(*TRAIN, "--set", f"judge={judge}", workspace=workspace.root)
     assert len(states) > 3

@@ -162,6 +162,7 @@ def test_the_teacher_is_neither_trained_nor_remembered() -> None:
     torch.testing.assert_close(h_BD.norm(dim=1), torch.ones(5))
 
 
+@pytest.mark.slow
 def test_the_adversary_and_the_encoder_want_opposite_things() -> None:
     def term(method: nrccr.Method) -> torch.Tensor:
         return method.losses(batch())["adversarial"]

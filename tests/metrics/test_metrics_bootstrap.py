@@ -77,6 +77,7 @@ def test_sum_r_draws_the_same_items_in_both_directions() -> None:
     assert (found.estimate, found.low, found.high) == (300.0, 0.0, 600.0)  # both items good, or both bad
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     """150 test sets of 80 items whose three captions share the item's difficulty, from a known population."""
     rng = np.random.default_rng(0)

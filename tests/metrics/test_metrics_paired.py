@@ -95,6 +95,7 @@ def test_p_is_the_share_of_all_sign_flips_that_differ_as_much() -> None:
     assert min(exact) < 0.2, "something differs here"
 
 
+@pytest.mark.slow
 def test_p_is_uniform_where_nothing_differs() -> None:
     """Two systems whose items are hard for both and luck decides; their captions share the item's luck."""
     rng = np.random.default_rng(4)

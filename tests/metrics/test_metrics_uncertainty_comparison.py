@@ -38,6 +38,7 @@ def test_weights_are_repetitions(seed: int) -> None:
     np.testing.assert_allclose(SortedUncertainty(u, rank).figures(weight), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_interval_is_that_of_resampled_items() -> None:
     u, other, rank, item = problem(9)
     found = gaps(u, {"other": other, "same": u}, rank, item, seed=3, samples=200)

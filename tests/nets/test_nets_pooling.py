@@ -147,6 +147,7 @@ def test_gpo_leaves_a_lone_row_as_it_is() -> None:
 
 
 @every_kind
+@pytest.mark.slow
 def test_gradients_are_those_of_finite_differences(make: Callable[[], Pooling]) -> None:
     made = make()
     x_ND = rows().requires_grad_()

@@ -110,6 +110,7 @@ class Seen(Watched):
         self.context.close()
 
 
+@pytest.mark.slow
 def test_texts_are_in_the_languages_of_the_data(browser: Any, german: str) -> None:
     seen = Seen(browser, german, viewport={"width": 1200, "height": 900})
     cells = "(cells) => [...new Set(cells.map((cell) => cell.lang))]"
@@ -122,6 +123,7 @@ def test_texts_are_in_the_languages_of_the_data(browser: Any, german: str) -> No
     seen.close()
 
 
+@pytest.mark.slow
 def test_pairs_are_sorted_and_filtered(browser: Any, address: str) -> None:
     seen = Seen(browser, address, viewport={"width": 1200, "height": 900})
     page = seen.page
@@ -247,6 +249,7 @@ def test_a_phone(browser: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("width", [390, pytest.param(1200, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_a_sheet_breaks_no_word(browser: Any, tmp_path: Path, width: int) -> None:
     word = "Geschwindigkeitsbegrenzung"
     Image.new("RGB", (30, 10), "red").save(tmp_path / "a.png")

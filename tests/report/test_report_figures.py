@@ -45,6 +45,7 @@ def test_figures_are_made_without_pyplot() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_bytes_are_the_same_each_time_and_settings_stay_as_they_were() -> None:
     before = _settings()
     made = []

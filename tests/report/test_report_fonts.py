@@ -54,6 +54,7 @@ def draw(*texts: str) -> bytes:
         return canvas.to_png(figure)
 
 
+@pytest.mark.slow
 def test_letters_without_a_font_are_said_once(bare: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert canvas.fonts() == ["DejaVu Sans"]
     draw(f"one {DOG}", f"{DOG}雪 and a dog")
@@ -67,6 +68,7 @@ def test_letters_without_a_font_are_said_once(bare: pytest.MonkeyPatch, capsys: 
     )
 
 
+@pytest.mark.slow
 def test_a_font_that_was_installed_since_is_found(
     bare: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -268,6 +268,7 @@ def test_words_left_as_they_were_are_counted() -> None:
     assert '<bdi dir="auto">grayhound</bdi> 39; once: <bdi dir="auto">poodle</bdi>.' in listed
 
 
+@pytest.mark.slow
 def test_distributions_have_a_column_for_what_is_known() -> None:
     first, second = captions(), captions(round_trip_chrf=np.nan, length_z=[4.0] + [0.1] * 38 + [np.nan])
     bytes_ = []

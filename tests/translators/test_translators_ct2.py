@@ -76,6 +76,7 @@ def test_beams_find_what_those_of_hf_find(translation_model: Path) -> None:
     assert same(ours, reference(translation_model, CAPTIONS, num_beams=3)) > 0.8 * len(CAPTIONS)
 
 
+@pytest.mark.slow
 def test_a_marian_that_starts_with_zero_as_opus_mt_does(marian: Path, tmp_path: Path) -> None:
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(marian)
     padding = network.model.shared.weight[network.config.pad_token_id]

@@ -172,6 +172,7 @@ def test_doctor_names_keys_and_shows_none(user: User) -> None:
     assert user.leaks() == []
 
 
+@pytest.mark.slow
 def test_given_up_and_gone_on_with(user: User) -> None:
     """What was translated is not asked for again, and the result is that of an undisturbed run."""
     user.web.fails("black bar", *[Fault(503)] * 3)

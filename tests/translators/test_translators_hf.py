@@ -139,6 +139,7 @@ def test_a_text_that_is_too_long_fails_alone(marian: Path) -> None:
     assert bad.text is None and bad.error is not None and "64" in bad.error
 
 
+@pytest.mark.slow
 def test_memory_runs_out_and_the_batches_are_halved(marian: Path) -> None:
     expected = toy.translated(translator(marian), CAPTIONS)
     engine = translator(marian)

@@ -149,6 +149,7 @@ def test_killed_while_requests_are_in_flight(
     assert undisturbed.made.files == done.made.files
 
 
+@pytest.mark.slow
 def test_parts_of_an_array_of_jobs_count_tokens_too(user: User) -> None:
     for number in (1, 2):
         part = user.ccr(options=("--shard", f"{number}/2"))
@@ -158,6 +159,7 @@ def test_parts_of_an_array_of_jobs_count_tokens_too(user: User) -> None:
     assert done.code == 0 and len(user.web.seen) == seen and usage(done.made)["sentences"] == 96
 
 
+@pytest.mark.slow
 def test_back_again(user: User) -> None:
     done = user.ccr(options=("--back",))
     assert done.code == 0, done.err
@@ -168,6 +170,7 @@ def test_back_again(user: User) -> None:
     assert any("from Spanish into English" in c for c in contents)
 
 
+@pytest.mark.slow
 def test_an_old_cache_without_tokens_is_read(user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     monkeypatch.setenv("CCR_CACHE", str(cache))

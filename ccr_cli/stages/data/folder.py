@@ -15,7 +15,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data.collections import variants
-from ccr_cli.data.manifests import bundled, bundled_root, read_folder, with_hidden
+from ccr_cli.data.manifests import bundled_names, bundled_root, read_folder, with_hidden
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, no_file
 from ccr_cli.stages.data.collection import warn_of_kept_media_root
 from ccr_cli.stages.data.options import DEFAULTS, ImportOptions
@@ -32,7 +32,7 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
     Bundled media are copied, so that the workspace is complete in itself; other media stay where they are.
     """
     path = locate(source)
-    shipped = source in bundled()
+    shipped = source in bundled_names()
     folder = read_folder(path)
     name = slug(options.name or folder.manifest["name"])
     digests = {f: base.sha256_file(path / f) for f in ("manifest.toml", "items.tsv", "captions.tsv")}
@@ -101,7 +101,7 @@ def locate(source: str) -> Path:
         UsageError: If there is none.
         ArtifactError: If it is a file, or empty.
     """
-    names = bundled()
+    names = bundled_names()
     path = bundled_root() / source if source in names else Path(source)
     if path.is_file():
         raise ArtifactError(

@@ -9,7 +9,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import collections
 from ccr_cli.data.formats.base import is_media
 from ccr_cli.data.formats.layout import ENDINGS
-from ccr_cli.data.manifests import bundled
+from ccr_cli.data.manifests import bundled_names
 from ccr_cli.errors import UsageError, did_you_mean, no_file
 from ccr_cli.stages.data.caption_files import import_own, parse_source
 from ccr_cli.stages.data.collection import find_files, import_collection
@@ -84,7 +84,7 @@ def import_source(workspace: Workspace, sources: Sequence[str], options: ImportO
 def _is_own(source: str) -> bool:
     """Whether a source is a file of the user's captions, or a folder of pictures with captions."""
     path = Path(parse_source(source)[2])
-    if source in bundled() or path.suffix in (".mat", ".toml") or find_variant(source) is not None:
+    if source in bundled_names() or path.suffix in (".mat", ".toml") or find_variant(source) is not None:
         return False
     if path.is_dir():
         described = any((path / name).exists() for name in ("manifest.toml", "items.tsv", "captions.tsv"))
@@ -94,7 +94,7 @@ def _is_own(source: str) -> bool:
 
 def find_variant(source: str) -> collections.Variant | None:
     """Finds the collection of a name, or of the user's own manifest (`NAME.toml`); None if it is neither."""
-    if source in bundled():
+    if source in bundled_names():
         return None
     path = Path(source)
     return collections.find(path.stem, path.parent) if path.suffix == ".toml" else collections.find(source)

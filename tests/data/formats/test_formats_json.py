@@ -308,6 +308,7 @@ def test_a_gzip_of_more_than_any_json_is_not_read_to_its_end(tmp_path: Path, mon
     assert base.read_json(path).value == []
 
 
+@pytest.mark.slow
 def test_rows_that_repeat_are_read_only_as_far_as_the_size_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

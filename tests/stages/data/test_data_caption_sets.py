@@ -41,6 +41,7 @@ def test_a_mixture_is_warned_about_unless_it_was_asked_for(finished: Chain, tmp_
     assert not warned("--caption-set", "more") and not warned("--protocol", "of-one")
 
 
+@pytest.mark.slow
 def test_a_protocol_in_another_language_says_nothing_of_this_one(finished: Chain, tmp_path: Path) -> None:
     made = imported(finished, tmp_path, "mixed", "en")
     done = toy.ok(

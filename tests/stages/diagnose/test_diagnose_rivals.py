@@ -122,6 +122,7 @@ def test_the_search_is_recorded_where_it_is_not_exact(finished: Chain, monkeypat
         ("train", "--method", "uml", "--noise", "0.4", "--epochs", "2", *toy.SMALL),
     ],
 )
+@pytest.mark.slow
 def test_vectors_in_files_are_read_like_others(
     command: tuple[str, ...], finished: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_the_diagnosis_serves_all_that_read_one(workspace: Chain, tmp_path: Path
     assert base.load(made.path).id in {parent.id for parent in report.parents}
 
 
+@pytest.mark.slow
 def test_copies_come_first_unknown_words_are_not_judged_and_corrections_come_last(tmp_path: Path) -> None:
     folder = toy.toy()
     items = list(folder.tables["en-es"])
@@ -184,6 +185,7 @@ def test_a_word_that_too_few_others_have_is_not_judged(tmp_path: Path) -> None:
     assert pairs.loc[first, "verdict"] != "clean" and pairs.loc[first, "support"] == 0
 
 
+@pytest.mark.slow
 def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> None:
     root, original = workspace.root, workspace.find("translation")
     alone = toy.ok("diagnose", original.path, workspace=root).made

@@ -96,6 +96,7 @@ def test_two_runs_against_a_loop_over_items(chain: Chain) -> None:
     assert float(rows.loc["SumR", "p"]) == pytest.approx(exact, abs=0.02)
 
 
+@pytest.mark.slow
 def test_seeds_of_one_configuration_count_as_their_mean(trained: dict[str, Path]) -> None:
     given = [trained[k] for k in ("basic0 test", "infonce1 test", "infonce2")]
     done = toy.ok("compare", *given, "-v", workspace=trained["root"])

@@ -37,6 +37,7 @@ def recall_at_5(chain: Chain, lang: str, how: str) -> float:
 
 
 @pytest.mark.parametrize("how", ["drop", "features", pytest.param("both", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_corruption_stands_beside_what_is_intact(how: str, finished: Chain) -> None:
     run = finished.find("run", "uml").path
     plain = evaluation.results(toy.ok("evaluate", run, *CPU, workspace=finished.root).made)

@@ -98,6 +98,7 @@ def cosines(one_TD: Vectors, two_TD: Vectors) -> Vectors:
         *(pytest.param(family, "infonce", 9, marks=pytest.mark.slow) for family in ("xlm-roberta", "t5", "clip")),
     ],
 )
+@pytest.mark.slow
 def test_sentence_transformers_finds_the_run_s_vectors(
     family: str, method: str, tokens: int, space: Chain, models: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_sentence_transformers_finds_the_run_s_vectors(
         *(pytest.param((f"pooling={name}",), marks=pytest.mark.slow) for name in ("max", "last")),
     ],
 )
+@pytest.mark.slow
 def test_poolings_and_merged_adapters(options: tuple[str, ...], space: Chain, models: Path) -> None:
     run = train(space, models / "bert", "infonce", "max_tokens=9", *options, name=f"bert-{options[0][8:]}")
     folder = export(space, run)
@@ -129,6 +131,7 @@ def test_poolings_and_merged_adapters(options: tuple[str, ...], space: Chain, mo
 
 
 @pytest.mark.parametrize("pooling", [pytest.param("cls", marks=pytest.mark.slow), "max", "last"])
+@pytest.mark.slow
 def test_poolings_without_sentence_transformers(pooling: str, space: Chain, models: Path) -> None:
     run = train(space, models / "siglip", "infonce", "max_tokens=9", f"pooling={pooling}", name=f"siglip-{pooling}")
     assert cosines(Encoder(export(space, run)).encode(TEXTS), own(run)).min() > 0.99999
@@ -181,6 +184,7 @@ def test_both_models_of_a_run(space: Chain, models: Path) -> None:
         pytest.param("t5", "nrccr", ("heads=2",), marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_what_sentence_transformers_has_no_modules_for(
     family: str, method: str, options: tuple[str, ...], space: Chain, models: Path
 ) -> None:

@@ -49,6 +49,7 @@ def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     assert [run_id for run_id, _ in gather(given).results if run_id != together.id] == []
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_a_run_that_is_gone_stays(ensemble: Chain, capsys: pytest.CaptureFixture[str]) -> None:
     workspace = Workspace(ensemble.root)
     gone = next(a for a in workspace.artifacts("run") if "seed2" in a.name)

@@ -122,6 +122,7 @@ def test_the_report_is_complete_and_names_its_parents(complete: tuple[Inputs, ba
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_progress_is_said_and_the_address_of_the_page_last(workspace: Workspace) -> None:
     done = toy.ok("report", "--name", "said", workspace=workspace.root)
     lines = [line for line in done.err.splitlines() if not line.startswith("warning")]  # of the missing translation
@@ -224,6 +225,7 @@ def test_without_an_evaluation_the_error_says_what_to_type(tmp_path: Path, works
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_results_of_a_run_trained_anew_are_left_out(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     name = "toy-emoji-es-uml-noise0.4-seed0"
     shutil.rmtree(workspace.root / "runs" / name)
@@ -237,6 +239,7 @@ def test_results_of_a_run_trained_anew_are_left_out(workspace: Workspace, capsys
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_results_of_a_deleted_run_are_left_out_unless_named(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +255,7 @@ def test_results_of_a_deleted_run_are_left_out_unless_named(
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_a_lost_data_set_costs_only_its_pictures(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(workspace.root / "datasets")
     done = report(Inputs(workspace))
@@ -276,6 +280,7 @@ def test_a_picture_outside_the_media_root_is_never_shown(
     assert dataset.image_finder(data)("a") is None
 
 
+@pytest.mark.slow
 def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:
     data = base.load(workspace.place("dataset", "toy-emoji"))
     for seed in (0, 1):
@@ -288,6 +293,7 @@ def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_a_repeated_run_is_named(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     data = base.load(workspace.place("dataset", "toy-emoji"))
     run = fake.make_run(workspace, data, "uml", 0.4, 1, name="once-more", triplets=39)
@@ -327,6 +333,7 @@ def test_one_evaluation_alone_makes_a_page(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("unillustrated")
+@pytest.mark.slow
 def test_the_byline_counts_the_runs_that_it_speaks_of(workspace: Workspace) -> None:
     data = base.load(workspace.place("dataset", "toy-emoji"))
     run = fake.make_run(workspace, data, "uml", 0.4, 5, name="english")

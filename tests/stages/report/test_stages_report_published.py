@@ -98,6 +98,7 @@ def test_it_is_another_report_and_the_usual_one_says_nothing_of_it(copy: Chain) 
     assert again.about["created"] == beside.about["created"]
 
 
+@pytest.mark.slow
 def test_without_anything_published_it_says_of_what_there_is(chain: Chain, tmp_path: Path) -> None:
     shutil.copytree(chain.root, tmp_path / "copy")
     done = toy.ccr("report", "--published", workspace=tmp_path / "copy")
@@ -114,6 +115,7 @@ def test_translations_alone_have_nothing_beside_them(workspace: Chain) -> None:
     assert done.code == 0 and "There are no results on test items." in done.err
 
 
+@pytest.mark.slow
 def test_features_made_elsewhere_are_called_by_their_encoder(copy: Chain, tmp_path: Path) -> None:
     items = dataset.read(copy.find("dataset")).items["item_id"]
     rows = np.random.default_rng(0).normal(size=(len(items), 8)).astype(np.float32)

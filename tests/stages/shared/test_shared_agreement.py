@@ -66,6 +66,7 @@ def test_what_the_judge_says_weights_the_pairs_from_the_first_epoch(workspace: C
     assert said[0].equals(said[1]), "what is logged is what weights the pairs, and it never changes"
 
 
+@pytest.mark.slow
 def test_a_second_engine_serves_where_there_is_no_way_back(workspace: Chain) -> None:
     one = toy.ok("translate", "--lang", "es", "--name", "one", workspace=workspace.root).made
     two = toy.ok("translate", "--lang", "es", "--with-queries", "--name", "two", workspace=workspace.root).made

@@ -163,6 +163,7 @@ def twin(chain: Chain, root: Path, name: str, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     "options", [("--fusion", "minmax", "--corrupt", "0.3", "--ood", "half"), ("--task", "text", "--lang", "es")]
 )
+@pytest.mark.slow
 def test_one_run_twice_is_itself(options: tuple[str, ...], several: Chain, tmp_path: Path) -> None:
     root = tmp_path / "workspace"
     again = twin(several, root, "toy-es-infonce-seed9")
@@ -213,6 +214,7 @@ def test_one_run_is_no_ensemble(several: Chain) -> None:
         assert done.code == 2 and f"not {len(given)}" in done.err and "ccr evaluate RUN RUN --ensemble" in done.err
 
 
+@pytest.mark.slow
 def test_methods_may_differ_and_features_too(several: Chain, tmp_path: Path) -> None:
     """Of other features of the same data set each member reads its own."""
     root = tmp_path / "workspace"
@@ -269,6 +271,7 @@ def test_a_human_mark_of_one_marks_all(several: Chain, tmp_path: Path) -> None:
     assert {r["signature"].select for r in evaluation.results(made)} == {"human"}
 
 
+@pytest.mark.slow
 def test_without_validation_there_is_no_softmax(tmp_path: Path) -> None:
     folder = toy.toy()
     for item in folder.items:

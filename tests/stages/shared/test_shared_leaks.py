@@ -298,6 +298,7 @@ def test_leaked_items_are_left_out_of_gallery_and_queries(finished: Chain, tmp_p
     assert not set(ranks["query_id"]) & gone
 
 
+@pytest.mark.slow
 def test_a_collection_that_leaks_does_not_stop_the_others(finished: Chain, tmp_path: Path) -> None:
     leaky = leaking(finished, tmp_path)
     clean = other_collection(finished, tmp_path, name="clean", space="toy-shapes", shift=0)

@@ -89,6 +89,7 @@ def cosine(run: base.Artifact, export: base.Artifact, picture: Path, **options: 
 
 
 @pytest.mark.parametrize("licence", ["apache-2.0", "other"])
+@pytest.mark.slow
 def test_an_export_has_the_encoder_or_names_it(licence: str, encoded: Chain, model: Path, tmp_path: Path) -> None:
     licensed, root = tmp_path / "clip", tmp_path / "workspace"
     shutil.copytree(model, licensed)

@@ -321,6 +321,7 @@ def test_what_does_not_go_together(options: tuple[str, ...], code: int, message:
     assert (done.code, done.out) == (code, "") and message in done.err, done.err
 
 
+@pytest.mark.slow
 def test_translations_of_other_data_are_refused(space: Path, tmp_path: Path) -> None:
     data = toy.ok("data", "import", toy.bilingual("other").write(tmp_path / "other"), workspace=space).made
     other = toy.ok("translate", data.path, "--lang", "es", workspace=space).made

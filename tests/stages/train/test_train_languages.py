@@ -87,6 +87,7 @@ def test_the_order_of_languages_and_naming_one_twice_change_nothing(space: Path)
     assert (twice.id, twice.files) == (made(space, "spanish").id, made(space, "spanish").files)
 
 
+@pytest.mark.slow
 def test_names_tell_languages_and_the_draw_apart(root: Path) -> None:
     def name(*options: str) -> str:
         planned = toy.ok("train", "--method", "infonce", *options, "--dry-run", "--json", workspace=root).out

@@ -81,10 +81,7 @@ OWN_START = ("nrccr", "fume", "disncl", "distil")
 
 @pytest.mark.parametrize(
     "name",
-    [
-        name if name in (*OWN_START, "infonce", "uml", "trine") else pytest.param(name, marks=pytest.mark.slow)
-        for name in TRAINED
-    ],
+    [name if name in (*OWN_START, "trine") else pytest.param(name, marks=pytest.mark.slow) for name in TRAINED],
 )
 def test_at_step_0_a_run_scores_what_the_model_does(name: str, aligned: Chain) -> None:
     wanted_VT = similarities(aligned, aligned.find("run", "pretrained"))
@@ -95,6 +92,7 @@ def test_at_step_0_a_run_scores_what_the_model_does(name: str, aligned: Chain) -
     torch.testing.assert_close(similarities(aligned, done.made), wanted_VT, atol=1e-6, rtol=0)
 
 
+@pytest.mark.slow
 def test_training_that_does_not_help_keeps_the_model(aligned: Chain) -> None:
     done = train(aligned, "infonce", "head=residual", "epochs=2", "lr=1e-9", "encoder_lr=1e-9")
     assert done.code == 0 and "did not improve" in done.err
@@ -204,6 +202,7 @@ def test_a_collection_of_test_items_alone(models: dict[str, Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("family", ["clip", "siglip-2", pytest.param("altclip", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_an_export_has_the_similarities_of_the_model(family: str, sources: Chain, tmp_path: Path) -> None:
     """The command itself compares the export with the run."""
     root = tmp_path / "workspace"

@@ -188,6 +188,7 @@ def test_a_run_without_some_pairs_is_diagnosed_on_all(finished: Chain, tmp_path:
     assert (judged[diagnosis.TRAJECTORY].notna().all(axis=1) == seen).all()
 
 
+@pytest.mark.slow
 def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: Path, engine: Engine) -> None:
     path = hand_made(tmp_path / "mine.csv", [{"source_caption_id": "red-circle-en0"}])
     frame = translation.read(workspace.find("translation")).set_index("caption_id")
@@ -255,6 +256,7 @@ def test_triplets_that_are_selected_keep_their_languages() -> None:
 # -- translating again -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_what_is_called_noisy_is_translated_again(finished: Chain, exported: Path, engine: Engine) -> None:
     first = finished.find("translation")
     before = translation.read(first).set_index("caption_id")
@@ -429,6 +431,7 @@ def test_an_engine_translates_the_noisy_ones_without_a_correction(
     assert f"by people: {translation.BY_HAND} |" in card and "by machine: apertium " in card
 
 
+@pytest.mark.slow
 def test_a_corrected_pair_is_trained_on_with_full_belief(
     finished: Chain, exported: Path, typed: dict[str, str], tmp_path: Path
 ) -> None:

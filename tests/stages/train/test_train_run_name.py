@@ -56,6 +56,7 @@ def test_the_usual_run_has_a_short_name(space: Path) -> None:
     assert planned(space, "usual", "usual", "--method", "uml", "--preset", "paper") == "toy-es-uml-paper-seed0"
 
 
+@pytest.mark.slow
 def test_other_sources_make_another_name(space: Path) -> None:
     given = {
         planned(space, *call)

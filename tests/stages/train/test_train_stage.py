@@ -71,6 +71,7 @@ def test_the_selecting_half_of_validation_chooses(
     assert losses and run.history(made)[losses].equals(run.history(plain("mt"))[losses])
 
 
+@pytest.mark.slow
 def test_human_captions_of_the_target_language_never_train(
     plain: Callable[[str], base.Artifact], tmp_path: Path
 ) -> None:

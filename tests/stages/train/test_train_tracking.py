@@ -50,6 +50,7 @@ def test_curves_say_what_the_history_says(workspace: Chain, monkeypatch: pytest.
     assert not any("tensorboard" in entry.path for entry in made.files)
 
 
+@pytest.mark.slow
 def test_steps_after_the_last_state_are_withdrawn(workspace: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     validate = loop.Trainer._validate
 

@@ -52,6 +52,7 @@ def belief(found: TrainingData) -> Belief[torch.Tensor]:
     return found.first_belief.tensors(torch.device("cpu"), 0.0)
 
 
+@pytest.mark.slow
 def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
     whole, drawn = material(root), material(root, "draw")
     assert drawn.per_epoch == 48 and whole.per_epoch == len(whole.triplets) == len(drawn.triplets) == 96

@@ -61,6 +61,7 @@ def test_a_sentence_is_translated_once_across_data_sets(root: Path, tmp_path: Pa
     assert ours.loc[rest, "text"].equals(theirs.loc[rest, "text"])
 
 
+@pytest.mark.slow
 def test_a_rebuild_takes_the_cache_unless_told_not_to(root: Path, engine: Engine) -> None:
     first = done(workspace=root)
     engine.knows({text: "another" for text in known(toy.toy())})
@@ -116,6 +117,7 @@ def test_trying_again_needs_no_cache(root: Path, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--no-cache",)])
+@pytest.mark.slow
 def test_a_text_in_two_forms_of_unicode_is_one_sentence(
     options: tuple[str, ...], tmp_path: Path, engine: Engine
 ) -> None:
@@ -173,6 +175,7 @@ def test_a_dry_run_without_the_model(root: Path, monkeypatch: pytest.MonkeyPatch
     assert "cached forward\tunknown" in toy.ok("translate", "--lang", "zh", "--dry-run", workspace=root).out
 
 
+@pytest.mark.slow
 def test_what_is_known_is_said(root: Path, engine: Engine) -> None:
     done("--split", "train", workspace=root)
     assert "en -> es (forward): 48 of 96 captions known already" in toy.ok(*APERTIUM, workspace=root).err
@@ -232,6 +235,7 @@ def test_two_rounds_go_through_the_pair_twice(tmp_path: Path, engine: Engine, mo
     assert again.counts == {"forward": 96, "back": 96, "round1": 96, "round1-back": 96, "failed": 0}
 
 
+@pytest.mark.slow
 def test_training_reads_the_last_round(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()
     engine.knows(known(folder) | {"red circle": "azul", "azul": "blue bar"})

@@ -177,6 +177,7 @@ def test_what_is_wrong_is_counted_where_it_is(tmp_path: Path, engine: Engine) ->
     assert found["train"]["flags"]["truncated"] is None, "no caption of the toy ends in a full stop"
 
 
+@pytest.mark.slow
 def test_a_failed_caption_that_is_tried_again_is_judged_again(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()
     known = dict(folder.tables["en-es"])

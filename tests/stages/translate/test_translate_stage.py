@@ -376,6 +376,7 @@ def test_a_folder_that_was_not_imported(tmp_path: Path) -> None:
         assert done.code == 4 and "nothere does not exist" in done.err and "there are: datasets/toy" in done.err
 
 
+@pytest.mark.slow
 def test_a_translation_stands_for_its_data_set(tmp_path: Path) -> None:
     folder = toy.toy()
     folder.tables["en-fr"] = {source: f"fr {text}" for source, text in folder.tables["en-es"].items()}
@@ -392,6 +393,7 @@ def test_a_translation_stands_for_its_data_set(tmp_path: Path) -> None:
     assert [path.parent.name for path in first.paths] == ["datasets", "toy"], "a data set that is named counts"
 
 
+@pytest.mark.slow
 def test_whose_recording_is_taken_is_said(tmp_path: Path) -> None:
     place = toy.toy().write(tmp_path / "toy")
     (place / "translations/zeta-en-es.tsv").write_bytes((place / "translations/hand-en-es.tsv").read_bytes())
