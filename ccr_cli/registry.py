@@ -37,7 +37,6 @@ SOURCE = "source"
 """Key of a request: the sha256 of the source of a plug-in that does not belong to ccr."""
 KINDS = {group: group.removesuffix("s") for group in GROUPS} | {"noise": "noise style", "translators": "engine"}
 """What a plug-in of each group is called."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 
 
@@ -166,15 +165,22 @@ def _entry_point(distribution: str, group: str, name: str, module: str) -> Plugi
     path, problem = None, ""
     if group not in GROUPS:
         problem = f"there is no group ccr.{group}; groups: {', '.join(f'ccr.{each}' for each in GROUPS)}"
-    elif not _NAME.fullmatch(name) or (group == "noise" and "-" in name):
-        marks = "letters and digits" if group == "noise" else "letters, digits, - and _"
-        problem = f"{name!r} has characters other than {marks}"
+    elif wrong := bad_name(group, name):
+        problem = wrong
     elif not all(part.isidentifier() for part in module.split(".")):
         problem = f"it names {module!r}, which is no module"
     else:
         path = _locate(module)
         problem = "" if path else f"there is no file of the module {module}"
     return Plugin(group, name, path, module, distribution, problem)
+
+
+def bad_name(group: str, name: str) -> str:
+    """Why a plug-in of a group cannot have a name; empty if it can. A signature has `-` after a noise style."""
+    pattern, marks = r"[A-Za-z0-9][A-Za-z0-9_-]*", "letters, digits, - and _"
+    if group == "noise":
+        pattern, marks = "[A-Za-z0-9]+", "letters and digits"
+    return "" if re.fullmatch(pattern, name) else f"{name!r} has characters other than {marks}"
 
 
 def _locate(module: str) -> Path | None:

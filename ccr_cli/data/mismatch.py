@@ -80,7 +80,9 @@ TARGETS_OF: dict[str, tuple[str, ...]] = {}
 
 
 def noise_style(name: str, targets: tuple[str, ...] = TARGETS[:2]) -> Callable[[Style], Style]:
-    """Registers a function as the noise style of that name."""
+    """Registers a function as the noise style of that name; ValueError if it has more than letters and digits."""
+    if problem := registry.bad_name("noise", name):
+        raise ValueError(problem)
 
     def register(function: Style) -> Style:
         STYLES[name], TARGETS_OF[name] = function, targets

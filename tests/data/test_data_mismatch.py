@@ -425,3 +425,11 @@ def test_a_new_style_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
 
     drawn = mismatch(captions(8), 0.4, "shift", "translation", 0)
     assert drawn["vt_wrong"].all() and list(drawn["given_translation_of"][5:7]) == ["i0#0", "i0#1"]
+
+
+@pytest.mark.parametrize("name", ["half-words", "-", ""])
+def test_a_style_with_a_name_that_signatures_cannot_hold_is_refused(name: str) -> None:
+    before = dict(STYLES)
+    with pytest.raises(ValueError, match=f"^{name!r} "):
+        noise_style(name)
+    assert before == STYLES
