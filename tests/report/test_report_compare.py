@@ -161,6 +161,21 @@ def test_kinds_of_noise_have_a_view_each_and_share_the_clean_results() -> None:
     assert [sorted(v.frame["SumR"]) for v in found] == [[10.0, 12.0], [8.0, 12.0]]
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("near-translation", "switched translations"),
+        ("words-translation", "partly wrong translations"),
+        ("instance-translation", "mismatched pairs"),
+        ("mixed-any", "mismatched pairs"),
+        ("rotate.67914b-translation", "mismatched pairs"),
+    ],
+)
+def test_the_headline_names_what_noise_makes_of_a_pair(kind: str, words: str) -> None:
+    (view,) = results.views(results.results_frame([result("uml", 0.4, 0, 10.0, kind=kind)]))
+    assert f"40% {words}, uml" in findings(view, pd.DataFrame()).headline
+
+
 def test_the_same_result_twice_counts_once() -> None:
     assert len(results.results_frame([result("uml", 0.4, 0, 10.0)] * 2)) == 1
 

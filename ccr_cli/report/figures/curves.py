@@ -16,6 +16,7 @@ from ccr_cli.report.content import TrainingHistory
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
 from ccr_cli.report.tables import results
+from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import count_range, metric, percent
 
 QUERIES = {"mt": "machine-translated", "human": "human"}
@@ -99,8 +100,8 @@ def by_noise(view: results.View) -> Figure | None:
         canvas.percent_axis(axes.xaxis, whole=100)
         span = 100 * (ratios[-1] - ratios[0])
         axes.set_xlim(100 * ratios[0] - 0.02 * span, 100 * ratios[-1] + 0.02 * span)
-        switched = view.noise_kind in ("caption-translation", "image-translation", "near-translation")
-        axes.set_xlabel(f"training pairs with {'switched translations' if switched else 'a mismatch'}")
+        kind = signature_words.WORDS["wrong_translations"].get(view.noise_kind, "a mismatch")
+        axes.set_xlabel(f"training pairs with {kind}")
         axes.set_ylabel(_axis_name(view.named, axes.get_ylim()))
         axes.grid(axis="x", visible=False)
         _label_ends(axes, table, labels)

@@ -65,7 +65,7 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     values = results.replicates(rows[rows["label"] == method], figure)
     encoders = _encoders(rows, method)
 
-    kind = "switched translations" if view.noise_kind.endswith("translation") else "mismatched pairs"
+    kind = signature_words.WORDS["wrong_translations"].get(view.noise_kind, "mismatched pairs")
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     subject = method
     if len(candidates) > 1 and win:
