@@ -8,7 +8,7 @@ import hashlib
 
 import pandas as pd
 
-from ccr_cli.errors import UsageError
+from ccr_cli.errors import ArtifactError, UsageError
 
 SPLITS = ("train", "val", "test", "val-select", "val-report")
 ALL = "all"
@@ -28,7 +28,13 @@ def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
     return chosen.reset_index(drop=True)
 
 
-def refuse_unknown(split: str) -> None:
-    """Refuses a split that is not in `SPLITS`."""
-    if split not in SPLITS:
-        raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+def refuse_unknown(split: str, *others: str) -> None:
+    """Refuses a split that is neither in `SPLITS` nor one of the others."""
+    if split not in (*others, *SPLITS):
+        raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join((*others, *SPLITS))}")
+
+
+def refuse_empty(items: pd.DataFrame, split: str, data: str) -> None:
+    """Refuses a split of a data set that has no items."""
+    if items.empty:
+        raise ArtifactError(f"{data} has no {split} items")

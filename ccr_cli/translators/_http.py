@@ -72,7 +72,10 @@ class Failure(Exception):
 
 @dataclass(frozen=True)
 class Limits:
-    """Options of an engine on the network: how fast and how patiently it sends requests."""
+    """Options of an engine on the network: how fast and how patiently it sends requests.
+
+    The engine's `identity` puts their defaults into each request: another default changes the ids of translations.
+    """
 
     workers: int = 4
     """Number of requests in flight."""

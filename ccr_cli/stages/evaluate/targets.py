@@ -13,6 +13,7 @@ from ccr_cli.artifacts.dataset import read as read_dataset
 from ccr_cli.artifacts.signature import COMMON_PROTOCOLS, FILE, HUMAN, LABELLED, MT, data_value
 from ccr_cli.console import warn
 from ccr_cli.data.protocols import Protocol, fold_of, read_protocols
+from ccr_cli.data.splits import refuse_empty
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
 from ccr_cli.stages.evaluate.options import BOTH, EvaluationOptions
 from ccr_cli.stages.evaluate.queries import captions_of, machine_captions, read_queries
@@ -292,8 +293,7 @@ def _other(
 ) -> Target:
     protocol = protocol_of(data, options)
     split = Split.of(data, protocol.split)
-    if split.items.empty:
-        raise ArtifactError(f"{data.name} has no {protocol.split} items")
+    refuse_empty(split.items, protocol.split, data.name)
     folds = fold_of(split.items, protocol, data.name)
     _refuse_languages(protocol, options.langs)
     whole = split.where(split.items["item_id"].isin(folds))

@@ -25,13 +25,13 @@ class SearchOptions:
 
     def filled(self) -> "SearchOptions":
         """The options with their defaults but for the split's; raises UsageError if a value is unknown."""
-        from ccr_cli.data.splits import SPLITS
+        from ccr_cli.data.splits import ALL, refuse_unknown
 
         options = replace(self, find="items" if self.find is None else self.find)
         if options.find not in FINDS:
             raise UsageError(f"unknown --find {options.find!r}; it is {' or '.join(FINDS)}")
-        if options.split not in (None, "all", *SPLITS):
-            raise UsageError(f"unknown split {options.split!r}", hint=f"splits: all, {', '.join(SPLITS)}")
+        if options.split is not None:
+            refuse_unknown(options.split, ALL)
         return options
 
 
@@ -108,5 +108,5 @@ class ListenOptions:
 class ServerOptions(ListenOptions):
     """The options of the server of `ccr serve`."""
 
-    max_upload: int = option(10, "Largest upload, in MiB.", min=1)
+    max_upload: int = option(10, "Largest body of a request, in MiB.", min=1)
     reload: bool = option(False, "Load what would be served now when the workspace's artifacts change.", "--reload")

@@ -19,6 +19,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ccr_cli.console import say
+from ccr_cli.stages.search.options import ListenOptions, ServerOptions
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 OPEN = {"/", "/health"}
@@ -46,9 +47,9 @@ class AccessRules:
     """Whether any IP address is accepted too, because the server listens on all of them."""
     token: bytes | None = None
     """The token that `Authorization: Bearer` must carry."""
-    most_bytes: int = 10 << 20
-    """Most bytes of a request's body, thus of an upload; `ccr serve` takes it from `ServerOptions.max_upload`."""
-    most_requests: int = 32
+    most_bytes: int = ServerOptions.max_upload << 20
+    """Most bytes of a request's body, thus of an upload."""
+    most_requests: int = ListenOptions.max_requests
     """Most requests at once."""
 
 

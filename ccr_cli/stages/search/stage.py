@@ -27,7 +27,7 @@ from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data.frames import Frames
-from ccr_cli.data.splits import items_of
+from ccr_cli.data.splits import items_of, refuse_empty
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.logistic import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
@@ -471,8 +471,7 @@ class Searcher:
 
     def _items(self) -> Iterator[Vectors]:
         items = self._of_split()
-        if items.empty:
-            raise ArtifactError(f"{self.data.name} has no {self.options.split} items")
+        refuse_empty(items, str(self.options.split), self.data.name)
         index = features.read_index(self.features)
         known = items["item_id"].isin(index.loc[index["n_rows"] > 0, "item_id"])
         ids = list(items.loc[known, "item_id"] if known.any() else items["item_id"])

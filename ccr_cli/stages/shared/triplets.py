@@ -19,6 +19,7 @@ from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.noise import WORDS_OF
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.seeds import derive
+from ccr_cli.data.splits import refuse_empty
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.corruption import mix_words
 from ccr_cli.stages.shared.pixels import read_pixels
@@ -328,8 +329,7 @@ def gallery(
 
 def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gallery:
     """A gallery of a split's items with features, without captions, as for `gallery`."""
-    if split.items.empty:
-        raise ArtifactError(f"{split.data.name} has no {split.name} items")
+    refuse_empty(split.items, split.name, split.data.name)
     visual, item_ids = read_visuals(feats, list(split.items["item_id"]), needs)
     label_V, missing = _labels(split.items, item_ids), len(split.items) - len(item_ids)
     return Gallery(item_ids, visual, [], [], np.empty(0, dtype=np.int64), label_V, missing)

@@ -16,7 +16,7 @@ from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import counted, say
 from ccr_cli.data.formats.columns import LANG
-from ccr_cli.data.splits import SPLITS, items_of
+from ccr_cli.data.splits import SPLITS, items_of, refuse_unknown
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
@@ -108,8 +108,8 @@ class TranslationJob:
         if lang == source.source_lang:
             hint = f"another --lang; --lang LANG --with-queries translates human captions in LANG into {lang!r}"
             raise UsageError(f"{lang!r} is the source language of {self._data.name}", hint=hint)
-        if split is not None and split not in SPLITS:
-            raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join(SPLITS)}")
+        if split is not None:
+            refuse_unknown(split)
         if source.source_lang not in source.languages()[:1]:
             raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
         self.again = retranslate.find(inputs, source, lang, options.only, options.engine) if options.only else None
