@@ -30,6 +30,8 @@ FRAMES = ("fps", "frames", "clip_frames", "clip_stride")
 """Request keys that choose the frames of videos."""
 OF_VIDEOS = ("sampling", "pool")
 """Keys of `encoder.json` for videos: the encoded frames, and whether only their mean is kept."""
+STORED: np.dtype[np.float16] = np.dtype("<f2")
+"""Type of the numbers on disk: half precision, little-endian."""
 INDEX = table_schema("item_id string, shard int32, first_row int64, n_rows int32, status string, error string?")
 """`n_rows` is 1 for an image, T for a video, 0 for an item that failed. `status` is ok, failed, or damaged (a video of
 which only some frames decode)."""
@@ -54,9 +56,9 @@ def read_shard(artifact: Artifact, shard: int, index: pd.DataFrame) -> npt.NDArr
     """Maps the rows (N, D) of a shard; ArtifactError if they are not what the encoder and the shard's index promise."""
     path = artifact.file(shard_name(shard))
     rows_ND, dim = mapped(path), artifact.json("encoder.json").get("dim")
-    if rows_ND.dtype != np.float16 or rows_ND.ndim != 2 or dim not in (rows_ND.shape[1], None):
-        found = f"{rows_ND.dtype} of shape {rows_ND.shape}"
-        raise ArtifactError(f"{path} holds {found}, expected float16 of shape (N, {dim})", artifact.rebuild_hint())
+    if rows_ND.dtype != STORED or rows_ND.ndim != 2 or dim not in (rows_ND.shape[1], None):
+        found = f"{rows_ND.dtype} of shape {rows_ND.shape}, expected {STORED.name} of shape (N, {dim})"
+        raise ArtifactError(f"{path} holds {found}", artifact.rebuild_hint())
     of_shard = index[index["shard"] == shard]
     if not (of_shard["first_row"] <= len(rows_ND) - of_shard["n_rows"]).all():
         problem = f"{path} has {len(rows_ND)} rows, fewer than index.parquet names"
@@ -66,7 +68,7 @@ def read_shard(artifact: Artifact, shard: int, index: pd.DataFrame) -> npt.NDArr
 
 def write_header(handle: IO[bytes], n_rows: int, dim: int) -> int:
     """Writes the header of a shard; returns the offset of the first row, the same for any number of rows."""
-    np.lib.format.write_array_header_1_0(handle, {"descr": "<f2", "fortran_order": False, "shape": (n_rows, dim)})
+    np.lib.format.write_array_header_1_0(handle, {"descr": STORED.str, "fortran_order": False, "shape": (n_rows, dim)})
     return handle.tell()
 
 

@@ -36,6 +36,7 @@ from safetensors import SafetensorError, safe_open
 
 from ccr_cli.artifacts.arrays import PICKLED, UNPICKLE, mapped
 from ccr_cli.artifacts.base import refuse_special
+from ccr_cli.artifacts.features import STORED
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.text_files import read_ids
@@ -51,7 +52,7 @@ KEYED = (".npz", ".safetensors", ".parquet", *HDF5)
 """Formats of one file that hold ids."""
 ID_COLUMNS = ("caption_id", "item_id", "id", "text")
 """Columns of a Parquet file that can hold the ids; the first that is there does."""
-LARGEST = float(np.finfo(np.float16).max)
+LARGEST = float(np.finfo(STORED).max)
 LARGEST_ITEM, MOST_UNPACKED = 1 << 30, 200
 """Bytes that the array of an item may have, and bytes per byte of the file of a larger one."""
 Place = tuple[int, int]
@@ -442,7 +443,7 @@ def _rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 def half_precision(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
     """The rows of an item in half precision; ArtifactError if a value is not finite or too large."""
     with np.errstate(over="ignore", invalid="ignore"):
-        half_TD = np.ascontiguousarray(rows_TD, dtype="<f2")
+        half_TD = np.ascontiguousarray(rows_TD, dtype=STORED)
     bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
     if bits.max(initial=0) < 0x7C00:
         return half_TD

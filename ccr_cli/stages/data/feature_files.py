@@ -106,7 +106,7 @@ def _import(
 
     def write_features(site: Build) -> dict[str, int]:
         visual_VD = read().visual_VD
-        largest, limit = np.abs(visual_VD).max(), np.finfo(np.float16).max
+        largest, limit = np.abs(visual_VD).max(), np.finfo(features.STORED).max
         if largest > limit:
             raise ArtifactError(
                 f"the image features reach {largest:g}, half precision {limit:g}", hint="scale them down"
@@ -114,7 +114,7 @@ def _import(
         items = list(dataset.read(data).items["item_id"])
         for shard, first in enumerate(range(0, len(items), features.SHARD_ITEMS)):
             part = slice(first, first + features.SHARD_ITEMS)
-            rows_ND = visual_VD[part].astype(np.float16)
+            rows_ND = visual_VD[part].astype(features.STORED)
             _save(site.folder / features.shard_name(shard), rows_ND)
             path, count = site.folder / features.index_name(shard), len(rows_ND)
             features.write_index(path, items[part], shard, np.ones(count, dtype=np.int32), [None] * count)
@@ -124,7 +124,7 @@ def _import(
         return {"items": len(items), "rows": len(items), "failed": 0}
 
     data = build_artifact(workspace, "dataset", name, request, write=write_dataset, force=force)
-    encoded = {"encoder": features.GIVEN, "dtype": "float16", "source": digest}
+    encoded = {"encoder": features.GIVEN, "dtype": features.STORED.name, "source": digest}
     vectors = build_artifact(workspace, "features", features.GIVEN, encoded, [data], write=write_features, force=force)
     return [data, vectors]
 

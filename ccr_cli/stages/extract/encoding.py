@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ccr_cli.artifacts.features import STORED
 from ccr_cli.console import progress, say
 from ccr_cli.errors import ResourceError, UnavailableError, out_of_memory
 from ccr_cli.stages.extract.write_features import Bounds, EncodedItem, Pieces, PieceWriter, Place, Rows
@@ -225,4 +226,4 @@ def _end_piece(pieces: Pieces, first: int, end: int, tasks: Sequence[_Task], wri
 
 def _half(rows: npt.NDArray[Any]) -> Rows:
     with np.errstate(over="ignore", invalid="ignore"):
-        return rows.astype(np.float16, copy=False)
+        return rows.astype(STORED, copy=False)

@@ -82,7 +82,11 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
         raise UsageError("--encoder-name is empty")
     data = inputs.one("dataset", "", hint="ccr data import FOLDER")
     pairs = formats.with_lists(sources, existing.ids or [])
-    request = {"encoder": encoder_name or features.GIVEN, "dtype": "float16", features.FROM: fingerprint(pairs)}
+    request = {
+        "encoder": encoder_name or features.GIVEN,
+        "dtype": features.STORED.name,
+        features.FROM: fingerprint(pairs),
+    }
 
     def write(site: Build) -> dict[str, int]:
         items = list(dataset.read(data).items["item_id"])
@@ -174,7 +178,7 @@ def _write(
         """Extrapolates from the shards so far; before that, one row per item."""
         done, left = (sum(place is not None for place in half) for half in (places[:first], places[first:]))
         size = sum(path.stat().st_size for path in folder.glob("*.npy"))
-        return left * (size / done if done else 2 * dim)
+        return left * (size / done if done else features.STORED.itemsize * dim)
 
     return write_shards(folder, items, dim, fill, need)
 
@@ -218,7 +222,7 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
         refuse_too_many(len(failed), len(items), options.max_failed, "items", str(failed[0]) if failed else "")
         about = [part.json("encoder.json") for part in parts]
         dim = sum(int(facts["dim"]) for facts in about)
-        step = max(1, BLOCK // (2 * dim))
+        step = max(1, BLOCK // (features.STORED.itemsize * dim))
 
         def fill(handle: IO[bytes], shard: int, part: slice) -> ShardContent:
             n_V = n_rows[part]

@@ -65,7 +65,7 @@ class PieceWriter:
         """Appends rows; None stands for an item without any."""
         if rows_ND is None:
             return 0, 0
-        self._handle.write(np.ascontiguousarray(rows_ND, dtype="<f2").data)
+        self._handle.write(np.ascontiguousarray(rows_ND, dtype=features.STORED).data)
         self.n_rows += len(rows_ND)
         self.dim = rows_ND.shape[1]
         return self.n_rows - len(rows_ND), len(rows_ND)
@@ -98,10 +98,10 @@ class Piece:
     def items(self, path: Path) -> list[EncodedItem]:
         """Returns the items of the piece in a file, with memory-mapped rows; ArtifactError if the rows are damaged."""
         rows = path.with_name(self.rows)
-        if not rows.is_file() or rows.stat().st_size != 2 * self.shape[0] * self.shape[1]:
+        if not rows.is_file() or rows.stat().st_size != features.STORED.itemsize * self.shape[0] * self.shape[1]:
             raise _damaged(path, f"{rows.name} does not hold {self.shape[0]} rows of {self.shape[1]}")
-        empty = np.zeros((0, 0), dtype=np.float16)
-        block_ND = np.memmap(rows, dtype="<f2", mode="r", shape=tuple(self.shape)) if self.shape[0] else empty
+        empty = np.zeros((0, 0), dtype=features.STORED)
+        block_ND = np.memmap(rows, features.STORED, "r", shape=tuple(self.shape)) if self.shape[0] else empty
         return [
             EncodedItem(block_ND[at : at + count] if count else None, error)
             for (at, count), error in zip(self.places, self.errors, strict=True)
@@ -278,7 +278,7 @@ class Pieces:
             own = {first: piece for first, piece in pieces.items() if part.start <= first < part.stop}
             for item in (item for first, piece in own.items() for item in piece.items(self.path(first))):
                 if item.rows_ND is not None:
-                    handle.write(np.ascontiguousarray(item.rows_ND, dtype="<f2").data)
+                    handle.write(np.ascontiguousarray(item.rows_ND, dtype=features.STORED).data)
             counts = np.array([count for piece in own.values() for _, count in piece.places], dtype=np.int32)
             return counts, [error for piece in own.values() for error in piece.errors]
 
@@ -288,7 +288,7 @@ class Pieces:
 
     def require_space(self) -> None:
         """Checks the free disk space, extrapolating from the pieces so far, or assuming one row per item."""
-        done = [2 * int(np.prod(_load(path).shape)) for path in self.folder.glob(f"*{_PIECE}")]
+        done = [features.STORED.itemsize * int(np.prod(_load(path).shape)) for path in self.folder.glob(f"*{_PIECE}")]
         left = len(self.todo())
         piece = sum(done) / len(done) if done else 2.0 * self.about()["dim"] * min(self.size, len(self.item_ids))
         need = piece * (left + left + len(done))  # pieces, and the shards that all of them become

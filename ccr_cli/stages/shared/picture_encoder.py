@@ -80,7 +80,7 @@ def _rows(model: Any, mean: bool, inputs: list[Tensor]) -> Tensor:
     rows_RD = output.reshape(-1, output.shape[-1])
     if mean:
         rows_RD = rows_RD.mean(axis=0, dtype=np.float64, keepdims=True)
-    return torch.from_numpy(rows_RD.astype(np.float16).astype(np.float32))
+    return torch.from_numpy(rows_RD.astype(features.STORED).astype(np.float32))
 
 
 def encoder_of(feats: base.Artifact, part: features.EncoderPart, recorded: dict[str, Any], device: torch.device) -> Any:
