@@ -13,8 +13,8 @@ import pandas as pd
 
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.data.published import Published
+from ccr_cli.report.tables.comparable import RunFacts
 from ccr_cli.report.tables.differences import Rankings
-from ccr_cli.report.tables.results import RunFacts
 from ccr_cli.report.tables.systems import SystemCost
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from ccr_cli.data import published
 from ccr_cli.data.manifests import bundled_root
-from ccr_cli.report.tables.results import METRICS
+from ccr_cli.report.tables.comparable import METRICS
 
 PAPERS = ("uml", "nrccr", "tcl", "disncl", "fume")
 COUNTS = {

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from ccr_cli.errors import ArtifactError
-from ccr_cli.report.tables import diagnoses, results
+from ccr_cli.report.tables import comparable, diagnoses
 from ccr_cli.report.tables.differences import QueryRanks, Rankings
 from ccr_cli.report.words.findings import Findings, findings
 
@@ -38,7 +38,7 @@ def found(
             figures = {"SumR": total, "SumR_interval": ends}
             signature = fake.signature("es", 0.4, seed, "none")
             rows.append((str(told["run"]), {**told, **more, **figures, "signature": signature, "zero_shot": False}))
-    view = results.views(results.results_frame(rows))[0]
+    view = comparable.views(comparable.results_frame(rows))[0]
     return findings(view, diagnoses.diagnoses_frame([]), QueryRanks(rankings))
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from fakes import variant_labels
 
-from ccr_cli.report.tables import diagnoses, results, retrieval
+from ccr_cli.report.tables import comparable, diagnoses, retrieval
 from ccr_cli.report.tables.differences import recovery
 from ccr_cli.report.words.findings import findings
 from ccr_cli.report.words.numbers import MINUS
@@ -62,7 +62,7 @@ def three_seeds() -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_mean_sd_and_n_are_over_seeds() -> None:
-    table = results.aggregate(results.results_frame(three_seeds()), ["label", "noise"], ["SumR"])["SumR"]
+    table = comparable.aggregate(comparable.results_frame(three_seeds()), ["label", "noise"], ["SumR"])["SumR"]
     line = table.loc[("uml", 0.4)]
     values = np.array([120.0, 115.0, 100.0])
     assert line["mean"] == pytest.approx(values.mean())
@@ -72,13 +72,13 @@ def test_mean_sd_and_n_are_over_seeds() -> None:
 
 
 def test_one_seed_has_no_standard_deviation() -> None:
-    view = results.views(results.results_frame([result("uml", 0.0, 0, 10.0)]))[0]
+    view = comparable.views(comparable.results_frame([result("uml", 0.0, 0, 10.0)]))[0]
     assert retrieval.by_noise(view).printed(0, 1) == "10.0"
     assert "±" not in str([retrieval.retrieval(view).printed(0, c) for c in range(4)])
 
 
 def test_recovery_is_the_ratio_of_means_with_an_enumerated_bootstrap() -> None:
-    frame = results.results_frame(three_seeds())
+    frame = comparable.results_frame(three_seeds())
     win = recovery(frame, "uml", 0.4)
     assert win is not None
     gain = np.array([20.0, 25.0, 5.0])
@@ -92,22 +92,22 @@ def test_recovery_is_the_ratio_of_means_with_an_enumerated_bootstrap() -> None:
 
 
 def test_recovery_without_noise_is_only_a_difference() -> None:
-    win = recovery(results.results_frame(three_seeds()), "uml", 0.0)
+    win = recovery(comparable.results_frame(three_seeds()), "uml", 0.0)
     assert win is not None and win.value is None and win.low is None
     assert win.difference == pytest.approx(-1.0)
 
 
 def test_recovery_pairs_only_seeds_that_all_three_have() -> None:
     rows = [r for r in three_seeds() if r[0] != "infonce (oracle)-0.4-1-caption-translation"]
-    win = recovery(results.results_frame(rows), "uml", 0.4)
+    win = recovery(comparable.results_frame(rows), "uml", 0.4)
     assert win is not None and (win.value_seeds, win.seeds) == (2, 3)
     assert win.value == pytest.approx((20 + 5) / (30 + 30))
     assert win.difference == pytest.approx((20 + 25 + 5) / 3), "the difference needs no oracle"
-    table = retrieval.recoveries(results.views(results.results_frame(rows))[0])
+    table = retrieval.recoveries(comparable.views(comparable.results_frame(rows))[0])
     assert table is not None
     assert table.printed(0, 3) == "0.42 (0.19 to 0.65, n = 2)"
     assert table.printed(0, 4) == "3" and "nearly their whole range" in " ".join(table.notes)
-    said = findings(results.views(results.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
+    said = findings(comparable.views(comparable.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
     assert any("n = 2" in s for s in said.more) and "16.7" in said.headline
 
 
@@ -115,14 +115,14 @@ def test_recovery_is_undefined_where_the_oracle_gains_nothing() -> None:
     rows = [
         result(m, 0.4, s, v) for m, v in (("infonce", 9.0), ("uml", 8.0), ("infonce (oracle)", 9.0)) for s in (0, 1)
     ]
-    win = recovery(results.results_frame(rows), "uml", 0.4)
+    win = recovery(comparable.results_frame(rows), "uml", 0.4)
     assert win is not None and win.value is None and win.difference == -1.0
-    assert recovery(results.results_frame(rows[2:4]), "uml", 0.4) is None
+    assert recovery(comparable.results_frame(rows[2:4]), "uml", 0.4) is None
 
 
 def test_results_of_other_signatures_never_share_a_table() -> None:
     rows = [result("uml", 0.4, 0, 10.0), result("infonce", 0.4, 0, 9.0, ties="optimistic", unc="top128")]
-    found = results.views(results.results_frame(rows))
+    found = comparable.views(comparable.results_frame(rows))
     assert [len(v.frame) for v in found] == [1, 1]
     assert {v.title for v in found} == {
         f"d test, queries in es ({ties})" for ties in ("ties count half", "ties favour the right one")
@@ -137,7 +137,7 @@ def test_titles_say_in_words_what_differs() -> None:
         signed = told["signature"].replace("caption_set:c|q:9", f"caption_set:{captions}|q:{count}")
         signed = signed.replace("protocol:full|pos:any", f"protocol:{protocol}|pos:{right}")
         rows.append((run, told | {"signature": signed, "caption_set": captions}))
-    titles = {view.title for view in results.views(results.results_frame(rows))}
+    titles = {view.title for view in comparable.views(comparable.results_frame(rows))}
     assert titles == {
         "d test, queries in es (captions: c; right answers by item)",
         "d test, queries in es (captions: c and d; right answers by item)",
@@ -145,18 +145,18 @@ def test_titles_say_in_words_what_differs() -> None:
     }, "how many queries there are, and which count, follows from these"
     (run, told), other = result("uml", 0.4, 0, 10.0), result("trine", 0.4, 0, 10.0)
     fewer = told | {"signature": told["signature"].replace("|q:9|", "|q:8|")}
-    titles = {view.title for view in results.views(results.results_frame([(run, fewer), other]))}
+    titles = {view.title for view in comparable.views(comparable.results_frame([(run, fewer), other]))}
     assert titles == {"d test, queries in es (8 queries)", "d test, queries in es (9 queries)"}
 
 
 def test_the_uncertainty_candidates_and_the_noise_seed_do_not_divide() -> None:
     rows = [result("uml", 0.4, 0, 10.0, unc="top128"), result("infonce", 0.4, 1, 9.0), result("infonce", 0.0, 0, 9.0)]
-    assert len(results.views(results.results_frame(rows))) == 1
+    assert len(comparable.views(comparable.results_frame(rows))) == 1
 
 
 def test_kinds_of_noise_have_a_view_each_and_share_the_clean_results() -> None:
     rows = [result("uml", 0.4, 0, 10.0), result("uml", 0.4, 0, 8.0, kind="caption-pair"), result("uml", 0.0, 0, 12.0)]
-    found = results.views(results.results_frame(rows))
+    found = comparable.views(comparable.results_frame(rows))
     assert [v.noise_kind for v in found] == ["caption-translation", "caption-pair"]
     assert [sorted(v.frame["SumR"]) for v in found] == [[10.0, 12.0], [8.0, 12.0]]
 
@@ -172,20 +172,20 @@ def test_kinds_of_noise_have_a_view_each_and_share_the_clean_results() -> None:
     ],
 )
 def test_the_headline_names_what_noise_makes_of_a_pair(kind: str, words: str) -> None:
-    (view,) = results.views(results.results_frame([result("uml", 0.4, 0, 10.0, kind=kind)]))
+    (view,) = comparable.views(comparable.results_frame([result("uml", 0.4, 0, 10.0, kind=kind)]))
     assert f"40% {words}, uml" in findings(view, pd.DataFrame()).headline
 
 
 def test_the_same_result_twice_counts_once() -> None:
-    assert len(results.results_frame([result("uml", 0.4, 0, 10.0)] * 2)) == 1
+    assert len(comparable.results_frame([result("uml", 0.4, 0, 10.0)] * 2)) == 1
 
 
 def test_an_unreadable_signature_still_compares_by_what_is_known() -> None:
     run, entry = result("uml", 0.4, 0, 10.0)
-    facts = {run: results.RunFacts(run, "uml", noise_kind="image-pair")}
-    frame = results.results_frame([(run, {**entry, "signature": "", "SumR_interval": None, "v2t": None})], facts)
+    facts = {run: comparable.RunFacts(run, "uml", noise_kind="image-pair")}
+    frame = comparable.results_frame([(run, {**entry, "signature": "", "SumR_interval": None, "v2t": None})], facts)
     assert frame["noise_kind"].tolist() == ["image-pair"] and np.isnan(frame["v2t.R@1"].iloc[0])
-    assert len(results.views(frame)) == 1
+    assert len(comparable.views(frame)) == 1
 
 
 def test_runs_of_one_label_with_other_options_are_told_apart() -> None:
@@ -222,9 +222,9 @@ def test_a_result_of_a_run_that_is_gone_is_marked_by_its_signature(told: str, la
     entry["signature"] = entry["signature"].replace("select:mt", select)
     if none:
         entry["signature"] = entry["signature"].replace("mt:m|", f"{none}|")
-    frame = results.results_frame([(run, entry)])
+    frame = comparable.results_frame([(run, entry)])
     assert frame["label"].tolist() == [label]
-    known = results.results_frame([(run, entry)], {run: results.RunFacts(run, "mine")})
+    known = comparable.results_frame([(run, entry)], {run: comparable.RunFacts(run, "mine")})
     assert known["label"].tolist() == ["mine"]
 
 
@@ -242,7 +242,7 @@ def test_a_result_of_a_run_that_is_gone_is_marked_by_its_signature(told: str, la
 def test_a_title_names_the_protocol_of_a_manifest(protocol: str, told: str) -> None:
     run, entry = result("uml", 0.0, 0, 10.0)
     entry["signature"] = entry["signature"].replace("protocol:full", f"protocol:{protocol}")
-    (view,) = results.views(results.results_frame([(run, entry)]))
+    (view,) = comparable.views(comparable.results_frame([(run, entry)]))
     assert view.title == f"d test, queries in es{told}"
 
 
@@ -260,16 +260,16 @@ def test_precision_tells_runs_apart_and_old_runs_are_float32() -> None:
 def test_methods_are_paired_over_the_same_mismatch() -> None:
     rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 90.0, noise_seed=1)]
     rows += [result("infonce", 0.4, 0, 40.0, noise_seed=1), result("infonce", 0.4, 1, 10.0)]
-    frame = results.results_frame(rows)
+    frame = comparable.results_frame(rows)
     assert sorted(zip(frame["seed"], frame["noise_seed"], strict=True)) == [(0, 0), (0, 1), (0, 1), (1, 1)]
     win = recovery(frame, "uml", 0.4)
     assert win is not None and (win.difference, win.seeds) == (50.0, 1)
-    assert recovery(results.results_frame([rows[0], rows[2]]), "uml", 0.4) is None
+    assert recovery(comparable.results_frame([rows[0], rows[2]]), "uml", 0.4) is None
 
 
 def test_runs_of_one_training_seed_are_not_called_seeds() -> None:
     rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 0, 54.0, noise_seed=1)]
-    view = results.views(results.results_frame(rows))[0]
+    view = comparable.views(comparable.results_frame(rows))[0]
     assert "(2 runs of 1 training seed)" in findings(view, diagnoses.diagnoses_frame([])).headline
     assert [retrieval.by_noise(view).printed(0, c) for c in (1, 2)] == ["52.0 ± 2.8", "2"]
 
@@ -277,28 +277,28 @@ def test_runs_of_one_training_seed_are_not_called_seeds() -> None:
 def test_a_repeated_run_is_named_and_counts_once() -> None:
     rows = [result("uml", 0.4, 0, 50.0), result("uml", 0.4, 1, 60.0), result("uml", 0.4, 0, 54.0)]
     rows[2] = ("again", {**rows[2][1], "run": "again"})
-    frame = results.results_frame(rows)
-    assert results.repeated(frame) == [["again", "uml-0.4-0-caption-translation"]]
-    assert results.repeated(frame.iloc[:2]) == []
-    line = results.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"].loc[("uml", 0.4)]
+    frame = comparable.results_frame(rows)
+    assert comparable.repeated(frame) == [["again", "uml-0.4-0-caption-translation"]]
+    assert comparable.repeated(frame.iloc[:2]) == []
+    line = comparable.aggregate(frame, ["label", "noise"], ["SumR"])["SumR"].loc[("uml", 0.4)]
     assert (line["mean"], line["n"]) == (56.0, 2) and line["sd"] == pytest.approx(8 / np.sqrt(2))
 
 
 def variants(*infonce: str) -> pd.DataFrame:
     rows = [result(label, 0.4, 0, 40.0 + 10 * place) for place, label in enumerate(infonce)]
-    return results.results_frame([*rows, result("uml", 0.4, 0, 45.0), result("infonce (oracle)", 0.4, 0, 60.0)])
+    return comparable.results_frame([*rows, result("uml", 0.4, 0, 45.0), result("infonce (oracle)", 0.4, 0, 60.0)])
 
 
 def test_the_default_variant_is_the_baseline() -> None:
     frame = variants("infonce", "infonce [lr=1]")
     win = recovery(frame, "uml", 0.4)
     assert win is not None and (win.against, win.difference, win.value) == ("infonce", 5.0, 0.25)
-    view = results.views(frame)[0]
+    view = comparable.views(frame)[0]
     found = findings(view, diagnoses.diagnoses_frame([]))
     assert found.method == "uml", "infonce with another option is no noise-robust method, however good"
     table = retrieval.recoveries(view)
     assert table is not None and [row.cells[0].value for row in table.rows] == ["uml"]
-    matched = pd.concat([frame, results.results_frame([result("uml [lr=1]", 0.4, 0, 52.0)])], ignore_index=True)
+    matched = pd.concat([frame, comparable.results_frame([result("uml [lr=1]", 0.4, 0, 52.0)])], ignore_index=True)
     win = recovery(matched, "uml [lr=1]", 0.4)
     assert win is not None and (win.against, win.difference) == ("infonce [lr=1]", 2.0)
 
@@ -306,7 +306,7 @@ def test_the_default_variant_is_the_baseline() -> None:
 def test_several_variants_and_no_default_are_no_baseline() -> None:
     frame = variants("infonce [lr=1]", "infonce [lr=2]")
     assert recovery(frame, "uml", 0.4) is None
-    found = findings(results.views(frame)[0], diagnoses.diagnoses_frame([]))
+    found = findings(comparable.views(frame)[0], diagnoses.diagnoses_frame([]))
     assert found.method == "uml" and "above" not in found.headline
     assert any("no single baseline: infonce [lr=1] and infonce [lr=2]" in s for s in found.more)
     only = recovery(variants("infonce [lr=2]"), "uml", 0.4)
@@ -317,7 +317,7 @@ def test_infonce_with_another_loss_term_is_never_the_baseline() -> None:
     more = "infonce (cross_lingual_weight=0.5)"
     frame = variants(more)
     assert recovery(frame, "uml", 0.4) is None
-    assert findings(results.views(frame)[0], diagnoses.diagnoses_frame([])).method == "uml"
+    assert findings(comparable.views(frame)[0], diagnoses.diagnoses_frame([])).method == "uml"
     win = recovery(variants("infonce", more), more, 0.4)
     assert win is not None and (win.against, win.difference) == ("infonce", 10.0)
 
@@ -330,23 +330,23 @@ def test_oracles_never_compete_whatever_their_preset() -> None:
         "uml (oracle) x3",
         "uml + uml (oracle)",
     )
-    assert all(map(results.is_oracle, oracles))
-    assert not any(map(results.is_oracle, ("uml", "uml (paper) x3", "infonce [judge_side=oracle]")))
+    assert all(map(comparable.is_oracle, oracles))
+    assert not any(map(comparable.is_oracle, ("uml", "uml (paper) x3", "infonce [judge_side=oracle]")))
     rows = [result("uml (paper, oracle)", 0.4, 0, 90.0), result("uml", 0.4, 0, 50.0), result("infonce", 0.4, 0, 40.0)]
-    view = results.views(results.results_frame(rows))[0]
+    view = comparable.views(comparable.results_frame(rows))[0]
     assert findings(view, diagnoses.diagnoses_frame([])).method == "uml"
     assert [row.ceiling for row in retrieval.by_noise(view).rows] == [False, False, True]
 
 
 def test_titles_say_what_a_run_was_trained_for() -> None:
     rows = [result("uml", 0.0, 0, 10.0), result("uml", 0.0, 1, 9.0)]
-    facts = {run: results.RunFacts(run, "uml", lang=lang) for (run, _), lang in zip(rows, ("es", "fr"), strict=True)}
-    titles = {view.title for view in results.views(results.results_frame(rows, facts))}
+    facts = {run: comparable.RunFacts(run, "uml", lang=lang) for (run, _), lang in zip(rows, ("es", "fr"), strict=True)}
+    titles = {view.title for view in comparable.views(comparable.results_frame(rows, facts))}
     assert titles == {"d test, queries in es (trained for es)", "d test, queries in es (trained for fr)"}
 
 
 def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
-    view = results.views(results.results_frame(three_seeds()))[0]
+    view = comparable.views(comparable.results_frame(three_seeds()))[0]
     found = findings(view, diagnoses.diagnoses_frame([]))
     assert found.method == "uml" and found.noise == 0.4
     assert "SumR 111.7 ± 10.4 (3 seeds), 16.7 ± 10.4 above infonce" in found.headline
@@ -354,14 +354,14 @@ def test_findings_speak_of_the_headline_noise_and_do_not_flatter() -> None:
     assert "Without noise it is 1.0 ± 0.0 below infonce." in found.more
     level = [result("infonce", 0.4, s, v) for s, v in ((0, 10.0), (1, 20.0))]
     level += [result("uml", 0.4, s, v) for s, v in ((0, 12.0), (1, 19.0))]
-    said = findings(results.views(results.results_frame(level))[0], diagnoses.diagnoses_frame([])).headline
+    said = findings(comparable.views(comparable.results_frame(level))[0], diagnoses.diagnoses_frame([])).headline
     assert "level with infonce (+0.5 ± 2.1)" in said
 
 
 @pytest.mark.parametrize(("best", "share", "beyond"), [(132.0, "50%", False), (112.0, "133%", True)])
 def test_more_than_the_gap_to_the_oracle_is_explained(best: float, share: str, beyond: bool) -> None:
     rows = [result("infonce", 0.4, 0, 100.0), result("uml", 0.4, 0, 116.0), result("infonce (oracle)", 0.4, 0, best)]
-    found = findings(results.views(results.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
+    found = findings(comparable.views(comparable.results_frame(rows))[0], diagnoses.diagnoses_frame([]))
     (sentence,) = [each for each in found.more if share in each]
     assert found.tiles[2].value == share
     assert ("100%" in sentence) == ("100%" in found.tiles[2].detail) == beyond
@@ -375,7 +375,7 @@ def test_findings_report_the_judge() -> None:
     summary |= {"detection": {**found, "average_precision": 0.97}, "calibration": {"ece": 0.03}}
     frame = diagnoses.diagnoses_frame([("uml-0.4-0-caption-translation", summary)] * 2)
     assert len(frame) == 1
-    said = " ".join(findings(results.views(results.results_frame(rows))[0], frame).more)
+    said = " ".join(findings(comparable.views(comparable.results_frame(rows))[0], frame).more)
     assert (
         "It finds 93% of the mismatched training pairs with 2.1% false alarms (AUROC 0.981, judge two-group)." in said
     )
@@ -389,12 +389,12 @@ def test_findings_report_the_judge() -> None:
 
 
 def test_tables_say_what_was_won_back() -> None:
-    view = results.views(results.results_frame(three_seeds()))[0]
+    view = comparable.views(comparable.results_frame(three_seeds()))[0]
     table = retrieval.recoveries(view)
     assert table is not None
     assert [c.key for c in table.columns] == ["method", "gain_noise_0", "gain_noise_0.4", "recovery_noise_0.4", "seeds"]
     assert [table.printed(0, c) for c in (0, 1, 2)] == ["uml", f"{MINUS}1.0 ± 0.0", "+16.7 ± 10.4"]
-    alone = results.views(results.results_frame([result("uml", 0.4, 0, 1.0)]))[0]
+    alone = comparable.views(comparable.results_frame([result("uml", 0.4, 0, 1.0)]))[0]
     assert retrieval.recoveries(alone) is None
 
 
@@ -406,7 +406,7 @@ def test_results_by_category_are_compared_by_map() -> None:
         entry |= {"t2v": {**entry["t2v"], "mAP": ap + 5}, "v2t": {**entry["v2t"], "mAP": ap - 5}}
         entry["mAP_interval"] = [ap - 1, ap + 1]
         rows.append((run, entry))
-    (view,) = results.views(results.results_frame(rows))
+    (view,) = comparable.views(comparable.results_frame(rows))
     assert (view.figure, view.named, view.scale) == ("mAP", "mAP@all", "of 100")
     assert view.frame[["mAP", "low", "high"]].to_numpy().tolist() == [[20, 19, 21], [60, 59, 61], [70, 69, 71]]
     found = findings(view, pd.DataFrame())
@@ -417,12 +417,12 @@ def test_results_by_category_are_compared_by_map() -> None:
     assert won is not None and [won.printed(0, c) for c in (0, 1, 2)] == ["fume", "+40.0", "0.80"]
     assert retrieval.by_noise(view).name == "map" and retrieval.by_noise(view).printed(0, 1) == "20.0"
     assert [column.title for column in retrieval.retrieval(view).columns][3] == "mAP@all"
-    other = results.views(results.results_frame([result("fume", 0.4, 0, 99.0)]))[0]
+    other = comparable.views(comparable.results_frame([result("fume", 0.4, 0, 99.0)]))[0]
     assert other.figure == "SumR" and "reaches SumR 99.0" in findings(other, pd.DataFrame()).headline
 
 
 def test_the_main_view_is_the_target_language_on_its_own_test_split() -> None:
     other = result("uml", 0.0, 0, 99.0, lang="en")
     other[1]["role"] = "source"
-    frame = pd.concat([results.results_frame([other] * 1), results.results_frame([result("uml", 0.0, 0, 1.0)])])
-    assert [v.lang for v in results.views(frame.reset_index(drop=True))] == ["es", "en"]
+    frame = pd.concat([comparable.results_frame([other] * 1), comparable.results_frame([result("uml", 0.0, 0, 1.0)])])
+    assert [v.lang for v in comparable.views(frame.reset_index(drop=True))] == ["es", "en"]

@@ -14,7 +14,7 @@ from ccr_cli.artifacts.signature import Signature
 from ccr_cli.report.content import ReportData
 from ccr_cli.report.figures import canvas, uncertainty
 from ccr_cli.report.figures.uncertainty import shown_levels
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.corruption import CorruptionLevel, intact, table
 
 
@@ -84,7 +84,7 @@ def test_levels_are_read_and_chosen() -> None:
 
 def test_the_table_has_levels_as_columns_and_means_over_seeds() -> None:
     told = material()
-    (view,) = results.views(results.results_frame(told.results))
+    (view,) = comparable.views(comparable.results_frame(told.results))
     made = table(told, view)
     assert made is not None
     keys = [column.key for column in made.columns]

@@ -14,14 +14,14 @@ from PIL import Image
 
 from ccr_cli.report.content import ExampleHit, ExampleSearch, TrainingHistory
 from ccr_cli.report.figures import canvas, curves, examples, judges, uncertainty
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.thumbnails import Embedded, thumbnail
 
 
-def view(ratios: tuple[float, ...] = (0.0, 0.4), labels: tuple[str, ...] = ("infonce", "uml")) -> results.View:
+def view(ratios: tuple[float, ...] = (0.0, 0.4), labels: tuple[str, ...] = ("infonce", "uml")) -> comparable.View:
     rows = [(m, n, s, 100 - 50 * n + s) for m in labels for n in ratios for s in (0, 1)]
     frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "SumR"])
-    return results.View("d test", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
+    return comparable.View("d test", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
 
 
 def pairs(n: int = 200, known: bool = True) -> pd.DataFrame:
@@ -68,7 +68,7 @@ def test_any_number_of_noise_ratios_is_drawn(ratios: tuple[float, ...]) -> None:
 def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
     def bands(frame: pd.DataFrame) -> int:
         with canvas.drawing():
-            figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = curves.by_noise(comparable.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         return len(
             [path for drawn in figure.axes[0].collections for path in drawn.get_paths() if np.size(path.vertices)]
@@ -83,7 +83,7 @@ def test_a_band_is_drawn_only_where_there_are_several_runs() -> None:
 def test_n_is_the_number_of_runs_behind_the_spread() -> None:
     frame = view(labels=("uml",)).frame.assign(noise_seed=lambda f: f["seed"], seed=0)
     with canvas.drawing():
-        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(comparable.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     assert "band: ± 1 sd\nn = 2" in [text.get_text() for text in figure.axes[0].texts]
 
@@ -92,7 +92,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
     frame = view(labels=("infonce", "infonce (oracle)")).frame
     frame = frame[(frame["noise"] > 0) | (frame["label"] == "infonce")]
     with canvas.drawing():
-        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(comparable.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     lone = [line for line in figure.axes[0].lines if np.size(line.get_xdata()) == 1]
     assert [line.get_marker() for line in lone] == ["_"]
@@ -101,7 +101,7 @@ def test_a_ceiling_at_one_ratio_is_drawn() -> None:
 def _drawn(points: list[tuple[str, float, float]]) -> Axes:
     frame = pd.DataFrame([(*point, 0) for point in points], columns=["label", "noise", "SumR", "seed"])
     with canvas.drawing():
-        figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+        figure = curves.by_noise(comparable.View(**{**vars(view()), "frame": frame}))
     assert figure is not None
     return figure.axes[0]
 
@@ -146,7 +146,7 @@ def test_no_legend_lies_over_the_terms_of_a_loss() -> None:
 def test_an_axis_that_leaves_out_zero_says_so(ratios: tuple[float, ...]) -> None:
     def named(frame: pd.DataFrame) -> bool:
         with canvas.drawing():
-            figure = curves.by_noise(results.View(**{**vars(view()), "frame": frame}))
+            figure = curves.by_noise(comparable.View(**{**vars(view()), "frame": frame}))
         assert figure is not None
         axes = figure.axes[0]
         low = (axes.get_ylim() if len(ratios) > 1 else axes.get_xlim())[0]
@@ -203,7 +203,7 @@ def test_pairs_are_mismatched_whatever_was_moved() -> None:
 def test_nothing_is_drawn_from_nothing() -> None:
     empty = view().frame.iloc[:0]
     with canvas.drawing():
-        assert curves.by_noise(results.View(**{**vars(view()), "frame": empty})) is None
+        assert curves.by_noise(comparable.View(**{**vars(view()), "frame": empty})) is None
         assert curves.by_epoch([]) is None
         assert judges.roc_and_precision({"uml": pairs(known=False)}) is None
         assert judges.belief_histograms(pairs(0)) is None
@@ -264,7 +264,7 @@ def test_long_titles_labels_and_legends_stay_within_the_figure(ratios: tuple[flo
     title = "noto-emoji test, queries in es (captions: keywords and short-name; right answers by item)" * 2
     frames = [labelled(label, pd.DataFrame({"epoch": [1], "val.SumR": [1.0]})) for label in long]
     with canvas.drawing():
-        drawn = [curves.by_noise(results.View(**{**vars(seen), "title": title})), curves.by_epoch(frames)]
+        drawn = [curves.by_noise(comparable.View(**{**vars(seen), "title": title})), curves.by_epoch(frames)]
         for figure in drawn:
             assert figure is not None
             canvas.settle(figure)

@@ -26,7 +26,7 @@ from ccr_cli.report.figures import (
 )
 from ccr_cli.report.figures.figure import FigureData
 from ccr_cli.report.page import compose
-from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.words.findings import Findings
 
 
@@ -34,8 +34,8 @@ def results(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame({"seed": 0, "noise_seed": -1, "noise": 0.4, **columns})
 
 
-def view(frame: pd.DataFrame, lang: str = "es") -> compare.View:
-    return compare.View("d test", "d", "test", lang, "target", "none", False, "caption-translation", lang, frame)
+def view(frame: pd.DataFrame, lang: str = "es") -> comparable.View:
+    return comparable.View("d test", "d", "test", lang, "target", "none", False, "caption-translation", lang, frame)
 
 
 def test_a_curve_is_of_runs_that_differ_in_one_option() -> None:

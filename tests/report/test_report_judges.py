@@ -18,7 +18,7 @@ from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import FigureData
 from ccr_cli.report.page import compose, lists, pairs_browser
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.diagnoses import by_choice
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
@@ -78,7 +78,7 @@ def test_another_judge_is_named(tmp_path: Path, others: tuple[dict[str, Any], ..
     figure, beliefs = drawn["judges"].figure, drawn["beliefs"].caption
     assert figure is not None and figure.axes[0].get_legend_handles_labels()[1] == [name]
     assert name.partition("[judge ")[2].rstrip("]") in beliefs
-    assert not results.is_oracle(name)
+    assert not comparable.is_oracle(name)
 
 
 @pytest.mark.parametrize(("source", "head"), [("de", "source (de)"), ("", "source")])

@@ -10,7 +10,7 @@ from fakes import best_cells
 
 from ccr_cli.artifacts.signature import KEYS, Signature
 from ccr_cli.data import published
-from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.published import QUOTED, YOURS, cited, differences, match
 from ccr_cli.report.tables.published import compare as beside
 from ccr_cli.report.tables.table import Table, to_csv, to_latex, to_markdown, to_rich
@@ -54,8 +54,8 @@ def result(data: str, /, label: str = "uml", seed: int = 0, total: float = 120.0
 
 
 def frame(*results: Any, encoder: str = "efficientnet-lite0 + ngram") -> pd.DataFrame:
-    facts = {run: compare.RunFacts(run, entry["label"], encoder=encoder) for run, entry in results}
-    return compare.results_frame(results, facts)
+    facts = {run: comparable.RunFacts(run, entry["label"], encoder=encoder) for run, entry in results}
+    return comparable.results_frame(results, facts)
 
 
 def tables(*results: Any, **names: str) -> dict[str, Table]:

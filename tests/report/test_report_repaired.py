@@ -11,19 +11,21 @@ import pytest
 from fakes import variant_labels
 
 from ccr_cli.artifacts.label import Label
-from ccr_cli.report.tables import diagnoses, results
+from ccr_cli.report.tables import comparable, diagnoses
 from ccr_cli.report.words.findings import Findings, findings
 
 NONE = diagnoses.diagnoses_frame([])
 
 
-def view(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None, mt: str = "apertium") -> results.View:
+def view(
+    *runs: tuple[str, float, float], encoders: dict[str, str] | None = None, mt: str = "apertium"
+) -> comparable.View:
     """A view of runs: label, noise, SumR; two seeds each, the second with one SumR more."""
     rows, facts = [], {}
     for label, noise, total in runs:
         for seed in (0, 1):
             name = f"{label} {noise} {seed}"
-            facts[name] = results.RunFacts(name, label, "es", encoder=(encoders or {}).get(label, "e + ngram"))
+            facts[name] = comparable.RunFacts(name, label, "es", encoder=(encoders or {}).get(label, "e + ngram"))
             told: dict[str, Any] = {
                 "run": name,
                 "data": "toy-emoji",
@@ -34,7 +36,7 @@ def view(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None
             told |= {"role": "target", "fusion": "none", "method": "m", "label": label, "noise": noise, "seed": seed}
             signature = fake.signature("es", noise, seed, "none", mt=mt)
             rows.append((name, told | {"SumR": total + seed, "signature": signature, "zero_shot": False}))
-    (found,) = results.views(results.results_frame(rows, facts))
+    (found,) = comparable.views(comparable.results_frame(rows, facts))
     return found
 
 
@@ -94,7 +96,7 @@ def test_a_view_of_repaired_runs_alone_is_not_the_main_one() -> None:
 
     def main(labels: Sequence[tuple[str, str]]) -> str:
         frames = [view((label, 0.4, 120.0), mt=mt).frame for label, mt in labels]
-        return str(results.views(pd.concat(frames, ignore_index=True))[0].frame["label"].iloc[0])
+        return str(comparable.views(pd.concat(frames, ignore_index=True))[0].frame["label"].iloc[0])
 
     assert main([("uml", "b"), ("uml [mended=1a2b3c]", "a"), ("tcl [mended=1a2b3c]", "a")]) == "uml"
     assert main([("uml", "b"), ("tcl", "a"), ("trine", "a")]) in ("tcl", "trine"), "as it is otherwise"

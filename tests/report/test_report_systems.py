@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from ccr_cli.artifacts import signature
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.systems import VALIDATION, SystemCost, choice, systems
 from ccr_cli.report.words.numbers import MISSING
@@ -23,7 +23,7 @@ Found = dict[str, dict[str, range]]
 """By language and run, the items that are found."""
 
 
-def made(test: Found, validation: Found) -> tuple[pd.DataFrame, results.View, QueryRanks]:
+def made(test: Found, validation: Found) -> tuple[pd.DataFrame, comparable.View, QueryRanks]:
     """Results of runs with the ranks of their queries."""
     rows, rankings = [], {}
     for split, found in (("test", test), (VALIDATION, validation)):
@@ -47,8 +47,8 @@ def made(test: Found, validation: Found) -> tuple[pd.DataFrame, results.View, Qu
                 ends = {"SumR": [total - 60, total + 60]}
                 rows.append((label, entry | {"SumR": total, "seed": 0, "signature": sign, "intervals": ends}))
                 rankings[label, sign] = partial(lambda frame: frame, ranks)
-    frame = results.results_frame(rows)
-    main = next(view for view in results.views(frame) if view.split == "test" and view.lang == "es")
+    frame = comparable.results_frame(rows)
+    main = next(view for view in comparable.views(frame) if view.split == "test" and view.lang == "es")
     return frame, main, QueryRanks(rankings)
 
 

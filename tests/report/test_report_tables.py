@@ -19,8 +19,8 @@ from rich.text import Text
 
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page.rendering import environment
-from ccr_cli.report.tables import results, retrieval
-from ccr_cli.report.tables.results import METRICS
+from ccr_cli.report.tables import comparable, retrieval
+from ccr_cli.report.tables.comparable import METRICS
 from ccr_cli.report.tables.table import (
     Cell,
     Column,
@@ -244,7 +244,7 @@ def test_bold_is_said_to_be_no_proof() -> None:
     frame = pd.DataFrame(rows, columns=["label", "noise", "seed", "noise_seed", "SumR"])
     for name in METRICS:
         frame[name] = frame["SumR"]
-    view = results.View("t", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
+    view = comparable.View("t", "d", "test", "es", "target", "none", False, "caption-translation", "es", frame)
     tables = [
         retrieval.by_noise(view),
         retrieval.retrieval(view),

@@ -7,7 +7,7 @@ from typing import Any
 from fakes import variant_labels
 
 from ccr_cli.artifacts.signature import KEYS, Signature
-from ccr_cli.report.tables import results as compare
+from ccr_cli.report.tables import comparable
 
 
 def test_runs_on_several_languages_stand_beside_those_on_one() -> None:
@@ -41,14 +41,17 @@ def test_a_result_stands_with_those_of_its_language() -> None:
         keys = dict.fromkeys(KEYS, "x") | {"lang": lang, "mt": mt, "protocol": "full", "noise": "none"}
         return {"run": "r", "label": "uml", "lang": lang, "signature": str(Signature(**keys))}
 
-    facts = {"one": compare.RunFacts("one", "uml", lang="de"), "two": compare.RunFacts("two", "uml", lang="de+fr")}
+    facts = {
+        "one": comparable.RunFacts("one", "uml", lang="de"),
+        "two": comparable.RunFacts("two", "uml", lang="de+fr"),
+    }
     results = [
         ("one", result("de", "hf:a")),
         ("two", result("de", "hf:a+fr=hf:b")),
         ("two", result("en", "de=hf:a+fr=hf:b")),
         ("gone", result("fr", "hf:b+de=human:hf:a")),
     ]
-    frame = compare.results_frame(results, facts)
+    frame = comparable.results_frame(results, facts)
     assert list(frame["trained_lang"]) == ["de", "de", "de+fr", ""]
     assert frame["key"][0] == frame["key"][1] and frame["key"].nunique() == 3
     assert frame["label"][3] == "uml [lang=de+fr, captions=human]"
@@ -107,11 +110,11 @@ def test_runs_without_translations_belong_to_the_tables_of_all_languages() -> No
     untrained += [result("translated", "es", "a:x", "last"), result("source-only", "es", "none", "human")]
     langs = {"fr": "fr", "pretrained": "en", "source-only": "en"}
     facts = {
-        run: compare.RunFacts(run, run, lang=langs.get(run, "es"), trained=run not in ("pretrained", "translated"))
+        run: comparable.RunFacts(run, run, lang=langs.get(run, "es"), trained=run not in ("pretrained", "translated"))
         for run in ("es", "noisy", "fr", "human", "pretrained", "translated", "source-only")
     }
     free = {"pretrained", "translated", "source-only"}
-    views = compare.views(compare.results_frame(trained + untrained, facts))
+    views = comparable.views(comparable.results_frame(trained + untrained, facts))
     found = {frozenset(view.frame["label"]): view.lang for view in views}
     assert found == {
         frozenset({"es", "noisy"} | free): "es",
@@ -119,14 +122,14 @@ def test_runs_without_translations_belong_to_the_tables_of_all_languages() -> No
         frozenset({"fr", "pretrained"}): "fr",
     }
     assert len(views) == 3 and views[0].setting.fields["mt"] == "a:x"
-    alone = compare.views(compare.results_frame(untrained, facts))
+    alone = comparable.views(comparable.results_frame(untrained, facts))
     assert {frozenset(view.frame["label"]): view.lang for view in alone} == {
         frozenset(free): "es",
         frozenset({"pretrained"}): "fr",
     }
     assert len({view.title for view in views}) == 3
-    assert [view.lang for view in compare.same_but_language(alone)] == ["es", "fr"]
-    assert compare.is_plain("pretrained (translate-test)")
+    assert [view.lang for view in comparable.same_but_language(alone)] == ["es", "fr"]
+    assert comparable.is_plain("pretrained (translate-test)")
 
     def config(lang: str, model: str, alone: bool = True) -> dict[str, Any]:
         return {"data": "d", "lang": lang, "options": {"text_encoder": model}, "alone": alone}

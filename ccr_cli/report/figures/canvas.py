@@ -28,7 +28,7 @@ from matplotlib.ticker import PercentFormatter
 
 from ccr_cli.artifacts.label import Label
 from ccr_cli.console import plain, warn
-from ccr_cli.report.tables.results import BASELINE, is_oracle, method_order
+from ccr_cli.report.tables.comparable import BASELINE, is_oracle, method_order
 
 INK = "#23272e"
 FAINT = "#6b7280"

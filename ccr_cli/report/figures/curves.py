@@ -15,7 +15,7 @@ from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.content import TrainingHistory
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import count_range, metric, percent
 
@@ -38,7 +38,7 @@ def headline(data: FigureData) -> Drawing:
 @figure("languages", "headline figure by language", "ccr train --lang fr --noise 0.4 | ccr evaluate -")
 def languages(data: FigureData) -> Drawing:
     """A panel for each language."""
-    drawn = by_language(results.same_but_language(data.views))
+    drawn = by_language(comparable.same_but_language(data.views))
     caption = "Mean over runs that differ in their seeds; band: ± 1 sd. Axes do not start at 0."
     return Drawing(drawn, f"{data.main.named} against the share of mismatched pairs, a panel per language", caption)
 
@@ -72,14 +72,14 @@ def loss_terms(data: FigureData) -> Drawing:
     runs = set(data.main.frame["run_id"])
     for history in sorted(data.data.histories, key=lambda h: h.seed):
         label = data.data.label(history.run_id, "run")
-        if history.run_id in runs and history.noise == data.findings.noise and not results.is_oracle(label):
+        if history.run_id in runs and history.noise == data.findings.noise and not comparable.is_oracle(label):
             frames.setdefault(label, history.frame)
     caption = f"Weighted terms, {data.noise}; one run per method, the lowest seed."
     ordered = {label: frames[label] for label in sorted(frames, key=data.order)}
     return Drawing(losses(ordered), "Terms of the loss by epoch", caption)
 
 
-def by_noise(view: results.View) -> Figure | None:
+def by_noise(view: comparable.View) -> Figure | None:
     """The headline figure against noise: a line per method, a band of one standard deviation over seeds.
 
     Ceilings are dashed; a single run has no band.
@@ -87,8 +87,8 @@ def by_noise(view: results.View) -> Figure | None:
     frame = view.frame.dropna(subset=[view.figure])
     if frame.empty:
         return None
-    labels, ratios = results.methods(frame), sorted(set(frame["noise"]))
-    table = results.aggregate(frame, ["label", "noise"], [view.figure])[view.figure]
+    labels, ratios = comparable.methods(frame), sorted(set(frame["noise"]))
+    table = comparable.aggregate(frame, ["label", "noise"], [view.figure])[view.figure]
     drawn = canvas.new_figure(6.8, 4.2 if len(ratios) > 1 else 1.3 + 0.55 * len(labels))
     axes = drawn.subplots()
     if len(ratios) == 1:
@@ -112,7 +112,7 @@ def by_noise(view: results.View) -> Figure | None:
     return drawn
 
 
-def by_language(views: Sequence[results.View]) -> Figure | None:
+def by_language(views: Sequence[comparable.View]) -> Figure | None:
     """The headline figure against noise, a panel per language, of views that differ in the language alone."""
     if len(views) < 2 or any(view.frame["noise"].nunique() < 2 for view in views):
         return None
@@ -120,8 +120,8 @@ def by_language(views: Sequence[results.View]) -> Figure | None:
     ncols, lines = canvas.legend_size(list(look), 3.1 * canvas.across(len(views)) + 0.2, 9.5)
     drawn, axes = canvas.panel_grid(len(views), 3.1, 2.9, extra=0.15 + 0.2 * lines)
     for ax, view in zip(axes, views, strict=True):
-        table = results.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
-        for label in results.methods(view.frame):
+        table = comparable.aggregate(view.frame, ["label", "noise"], [view.figure])[view.figure]
+        for label in comparable.methods(view.frame):
             x, mean = _line_with_band(ax, table.loc[label], look[label]["color"])
             ax.plot(x, mean, **look[label], markersize=5, markeredgecolor=canvas.WHITE, markeredgewidth=0.7)
         ax.set_xticks(sorted({100 * noise for noise in view.frame["noise"]}))
@@ -169,7 +169,7 @@ def _noise_lines(axes: Axes, table: Any, labels: Sequence[str]) -> None:
     for label, style in canvas.styles(labels).items():
         x, mean = _line_with_band(axes, table.loc[label], style["color"])
         points = list(means.loc[label].items())
-        rivals = [] if results.is_oracle(label) else earlier
+        rivals = [] if comparable.is_oracle(label) else earlier
         hidden = [sum(at == ratio and abs(there - own) <= near for at, there in rivals) for ratio, own in points]
         earlier += points
         edge: dict[str, Any] = {"markersize": 5.5, "markeredgecolor": canvas.WHITE, "markeredgewidth": 0.8}
@@ -216,7 +216,7 @@ def option_curves(frame: pd.DataFrame, options: Mapping[str, Mapping[str, Any]])
     """The curves among comparable results, those with the most values first; `options` in effect by run."""
     curves = []
     known = frame[frame["run_id"].isin(list(options))]
-    for key, rows in known.groupby([known["label"].map(results.base_label), "noise"], sort=True):
+    for key, rows in known.groupby([known["label"].map(comparable.base_label), "noise"], sort=True):
         base, noise = cast(tuple[str, float], key)
         settings = {run: options[run] for run in rows["run_id"].unique()}
         names = sorted({name for values in settings.values() for name in values})
@@ -238,7 +238,7 @@ def sweep(curves: Sequence[OptionCurve], metric: str, name: str) -> Figure | Non
         return None
     drawn, axes = canvas.panel_grid(len(curves), 3.1, 2.8, least=4.2)
     for ax, curve in zip(axes, curves, strict=True):
-        table = results.aggregate(curve.frame, ["value"], [metric])[metric]
+        table = comparable.aggregate(curve.frame, ["value"], [metric])[metric]
         x, mean = table.index.to_numpy(float), table["mean"].to_numpy(float)
         sd = np.nan_to_num(table["sd"].to_numpy(float))
         ax.errorbar(x, mean, yerr=sd if sd.any() else None, color=canvas.BLUE, marker="o", capsize=3, linewidth=1.8)

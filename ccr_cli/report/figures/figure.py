@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from ccr_cli.artifacts.signature import is_translate_test
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.tables import diagnoses, results
+from ccr_cli.report.tables import comparable, diagnoses
 from ccr_cli.report.words.findings import Findings
 from ccr_cli.report.words.numbers import percent
 
@@ -69,12 +69,12 @@ class FigureData:
     """The data from which figures are drawn."""
 
     data: ReportData
-    views: Sequence[results.View]
+    views: Sequence[comparable.View]
     findings: Findings
     suspects: Sequence[RunDiagnosis]
 
     @property
-    def main(self) -> results.View:
+    def main(self) -> comparable.View:
         """The main view."""
         return self.views[0]
 
@@ -90,7 +90,7 @@ class FigureData:
 
     def order(self, label: str) -> tuple[Any, ...]:
         """Sorts the method of the findings to the front."""
-        return (label != self.findings.method, label != results.base_label(label), results.method_order(label))
+        return (label != self.findings.method, label != comparable.base_label(label), comparable.method_order(label))
 
     @cached_property
     def diagnoses(self) -> dict[str, RunDiagnosis]:
@@ -99,7 +99,7 @@ class FigureData:
         for label, diagnosis in diagnoses.competing(self.data, self.main):
             if diagnosis.noise == self.findings.noise:
                 chosen.setdefault(label, diagnosis)
-        return {label: chosen[label] for label in sorted(chosen, key=results.method_order)}
+        return {label: chosen[label] for label in sorted(chosen, key=comparable.method_order)}
 
     @cached_property
     def pairs(self) -> dict[str, pd.DataFrame]:

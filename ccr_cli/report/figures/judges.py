@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator, NullLocator, StrMethodFormatter
 from ccr_cli.metrics.detection import auroc
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData, figure
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.diagnoses import judge_name
 from ccr_cli.report.words.numbers import similarity
 
@@ -50,7 +50,7 @@ def epochs(data: FigureData) -> Drawing | None:
     """The evidence of the first method that has some, the headline method before others."""
     histories = {history.run_id: history for history in data.data.histories}
     known = with_truth(data.pairs)
-    for label in sorted(known, key=lambda label: (label != data.findings.method, results.method_order(label))):
+    for label in sorted(known, key=lambda label: (label != data.findings.method, comparable.method_order(label))):
         history = histories.get(data.diagnoses[label].run_id)
         evidence = list(history.evidence(data.main.lang)) if history else []
         pairs = known[label].drop_duplicates("slot_id")

@@ -20,7 +20,7 @@ from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
 from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, styles, wrapped
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.words.numbers import percent
 
 TOP = 5
@@ -41,7 +41,7 @@ def query_lengths(data: FigureData) -> Drawing | None:
         part = data.data.ranks(run_id, str(result.get("signature")), "t2v")
         if part is not None and not part.empty:
             ranks.setdefault(label, []).append(part)
-    baseline = results.counterpart(data.main.frame, data.findings.method, results.BASELINE)
+    baseline = comparable.counterpart(data.main.frame, data.findings.method, comparable.BASELINE)
     recall = by_length(ranks, pd.Series(counts.astype(int), captions.index), captions["item_id"], baseline)
     if recall is None:
         return None
@@ -95,7 +95,7 @@ def by_length(
     with np.errstate(invalid="ignore"):  # nan where no query of a class was drawn
         blocks = [{k: (w_RI @ hit_IB) / (w_RI @ n_IB) for k, (hit_IB, n_IB) in means.items()} for w_RI in weights]
     drawn = {label: np.concatenate([block[label] for block in blocks]) for label in means}
-    others = [label for label in drawn if label != baseline and not results.is_oracle(label)]
+    others = [label for label in drawn if label != baseline and not comparable.is_oracle(label)]
     lasts = [*(edges[1:] - 1), lengths_Q.max()]
     return RecallByLength(
         [f"{low}" if low == high else f"{low}\u2013{high}" for low, high in zip(edges, lasts, strict=True)],

@@ -18,7 +18,7 @@ from ccr_cli.metrics.calibration import reliability as binned
 from ccr_cli.report.figures import canvas
 from ccr_cli.report.figures.figure import ONE_RUN, Drawing, FigureData, Result, figure
 from ccr_cli.report.figures.judges import add_legend, densities, padded, two_densities
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.corruption import CorruptionLevel, corrupted_results
 from ccr_cli.report.words.numbers import probability, similarity
 
@@ -175,7 +175,7 @@ def corrupted_queries(data: FigureData) -> Drawing:
         return tables if known else None
 
     tables = data.first_by_method(read)
-    order = sorted(tables, key=lambda label: (label != data.findings.method, results.method_order(label)))
+    order = sorted(tables, key=lambda label: (label != data.findings.method, comparable.method_order(label)))
     caption = (
         "A corrupted side is the query in one direction and the gallery in the other (`both`: in both). Area 1; scales "
         f"differ. The outermost bars hold what lies beyond. At most {MOST} methods; one run of each, the lowest seed."
@@ -354,7 +354,7 @@ def _outside_rows(kinds: Outside) -> list[tuple[str, str, pd.DataFrame]]:
     return [
         (label, f"\n{kind}" if several else "", tables[label])
         for kind, tables in kinds.items()
-        for label in sorted(tables, key=results.method_order)[:MOST]
+        for label in sorted(tables, key=comparable.method_order)[:MOST]
     ]
 
 

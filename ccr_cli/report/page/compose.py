@@ -22,7 +22,7 @@ from ccr_cli.report.figures.figure import Drawing, FigureData, FigureKind
 from ccr_cli.report.figures.translation_measures import quality_measures
 from ccr_cli.report.page import lists, pairs_browser
 from ccr_cli.report.page.rendering import POLICY, environment, script_json, source_hash, static
-from ccr_cli.report.tables import chance, corruption, published, results, retrieval, systems, translations
+from ccr_cli.report.tables import chance, comparable, corruption, published, retrieval, systems, translations
 from ccr_cli.report.tables.diagnoses import by_choice, detection, diagnoses_frame
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.table import FORMATS, Table
@@ -52,7 +52,7 @@ MEANINGS = {
 class Overview:
     """The findings and tables of a report, before anything is written."""
 
-    views: list[results.View]
+    views: list[comparable.View]
     """Comparable settings, the main one first; none where there are only translations."""
     findings: Findings
     tables: dict[str, Table]
@@ -63,8 +63,8 @@ class Overview:
 
 def overview(data: ReportData) -> Overview:
     """Computes the findings and tables of a report, which has at least one result or translation."""
-    frame = results.results_frame(data.results, data.facts)
-    views = [replace(view, chance=_chance(data, view)) for view in results.views(frame)]
+    frame = comparable.results_frame(data.results, data.facts)
+    views = [replace(view, chance=_chance(data, view)) for view in comparable.views(frame)]
     diagnoses = diagnoses_frame([(d.run_id, d.summary) for d in by_choice(data.diagnoses)], data.facts)
     ranks = QueryRanks(data.rankings)
     tables: list[Table | None] = []
@@ -74,7 +74,7 @@ def overview(data: ReportData) -> Overview:
         tables += [
             *(replace(t, notes=[*t.notes, *common]) for t in (retrieval.by_noise(main), retrieval.retrieval(main))),
             systems.systems(frame, main, data.costs, ranks),
-            retrieval.languages(results.same_but_language(views)),
+            retrieval.languages(comparable.same_but_language(views)),
             retrieval.recoveries(main),
             detection(diagnoses) if len(diagnoses) else None,
         ]
@@ -96,7 +96,7 @@ def overview(data: ReportData) -> Overview:
     return Overview(views, sentences, by_name)
 
 
-def _chance(data: ReportData, view: results.View) -> float | None:
+def _chance(data: ReportData, view: comparable.View) -> float | None:
     """The chance level of a view, whose results have the same queries; None where their ranks are not known."""
     key = tuple(view.frame[["run_id", "signature"]].iloc[0])
     load = data.rankings.get(key)
@@ -164,7 +164,7 @@ def _save(figure: Figure, folder: Path, name: str) -> str:
     return svg
 
 
-def suspicious(data: ReportData, main: results.View, sentences: Findings) -> list[RunDiagnosis]:
+def suspicious(data: ReportData, main: comparable.View, sentences: Findings) -> list[RunDiagnosis]:
     """The headline method's diagnoses, one per noise ratio; without any, another method's."""
     runs = set(main.frame["run_id"])
     competing = [d for d in data.diagnoses if d.run_id in runs and d.summary.get("judge") != ORACLE]
@@ -224,7 +224,7 @@ def render(
     )
 
 
-def _with_runs(command: str, main: results.View, sentences: Findings) -> str:
+def _with_runs(command: str, main: comparable.View, sentences: Findings) -> str:
     """A command with runs of the headline noise for each `RUN`, one per method, that of the headline first.
 
     Where it would train a method with defaults and the report has a run of it, that run takes the place of another one.
@@ -236,12 +236,12 @@ def _with_runs(command: str, main: results.View, sentences: Findings) -> str:
         usual = f"ccr train --method {Label.parse(label).method} | "
         if command.startswith(usual):
             command = command.removeprefix(usual).replace(" -", f" runs/{run}", 1)
-    for label in sorted(runs, key=lambda label: (label != sentences.method, results.method_order(label))):
+    for label in sorted(runs, key=lambda label: (label != sentences.method, comparable.method_order(label))):
         command = command.replace("RUN", f"runs/{runs[label]}", 1)
     return command
 
 
-def _common_options(data: ReportData, main: results.View) -> list[str]:
+def _common_options(data: ReportData, main: comparable.View) -> list[str]:
     """The options in which all runs of the main view differ from the defaults, and that no label names."""
     facts = [data.facts.get(run_id) for run_id in main.frame["run_id"].unique()]
     named = {option for label in main.frame["label"] for run in Label.parse(label).runs for option in run.options}
@@ -249,7 +249,7 @@ def _common_options(data: ReportData, main: results.View) -> list[str]:
     return [option for option in first if option not in named and all(f and option in f.changed for f in facts)]
 
 
-def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
+def _titles(data: ReportData, views: Sequence[comparable.View]) -> dict[str, str]:
     if not views:
         title = " and ".join(dict.fromkeys(f"{t.data} in {t.lang}" for t in data.translations))
         return {"title": data.title or title, "byline": " · ".join(dict.fromkeys(t.label for t in data.translations))}
@@ -266,7 +266,7 @@ def _titles(data: ReportData, views: Sequence[results.View]) -> dict[str, str]:
     return {"title": data.title or title, "byline": " · ".join(parts)}
 
 
-def _results(views: Sequence[results.View]) -> dict[str, Any]:
+def _results(views: Sequence[comparable.View]) -> dict[str, Any]:
     """Every result once, with its interval and signature in full."""
     if not views:
         return {}
@@ -284,6 +284,6 @@ def _results(views: Sequence[results.View]) -> dict[str, Any]:
         "results": list(rows.values()),
         "result_names": list(dict.fromkeys(view.named for view in views)),
         "main_signature": views[0].frame["signature"].iloc[0],
-        "repeated_runs": results.repeated(pd.concat([view.frame for view in views])),
+        "repeated_runs": comparable.repeated(pd.concat([view.frame for view in views])),
         "meanings": [MEANINGS[figure] for figure in dict.fromkeys(view.figure for view in views)],
     }

@@ -14,7 +14,7 @@ import pandas as pd
 from ccr_cli.artifacts.diagnosis import RARE
 from ccr_cli.console import plain
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.diagnoses import competing, label_with_judge
 from ccr_cli.report.thumbnails import Embedded
 from ccr_cli.report.words import signature_words
@@ -43,7 +43,7 @@ class Group:
     data: str
 
 
-def groups(material: ReportData, main: results.View, findings: Findings) -> Iterator[Group]:
+def groups(material: ReportData, main: comparable.View, findings: Findings) -> Iterator[Group]:
     """Groups diagnoses of the main view's runs by their triplets; one per method (`by_choice`).
 
     Those of the headline noise come first; tables are read one group at a time, since there may be many.
@@ -55,7 +55,7 @@ def groups(material: ReportData, main: results.View, findings: Findings) -> Iter
         groups.setdefault(key, {}).setdefault(label, diagnosis)
     for key in sorted(groups, key=lambda key: (key[0] != findings.noise, str(key))):
         noise, kind, seed, data = key
-        diagnoses = {label: groups[key][label] for label in sorted(groups[key], key=results.method_order)}
+        diagnoses = {label: groups[key][label] for label in sorted(groups[key], key=comparable.method_order)}
         details = [f"noise seed {seed}"] if seed else []
         details += [signature_words.noise(kind)] if kind not in ("", "none", "caption-translation") else []
         tables = {label: diagnosis.load_pairs(_COLUMNS) for label, diagnosis in diagnoses.items()}
@@ -94,7 +94,7 @@ def chosen(group: Group) -> list[int]:
     return sorted(dict.fromkeys(rows), key=lambda row: (int(best_N[row]), row))
 
 
-def content(material: ReportData, main: results.View, findings: Findings) -> dict[str, Any] | None:
+def content(material: ReportData, main: comparable.View, findings: Findings) -> dict[str, Any] | None:
     """What the script reads; None without a diagnosis."""
     images, numbers = Embedded(SIDE), {"": -1}
     out = []

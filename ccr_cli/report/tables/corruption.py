@@ -9,7 +9,7 @@ import pandas as pd
 from ccr_cli.artifacts.evaluation import Corruption
 from ccr_cli.artifacts.signature import signature_of
 from ccr_cli.report.content import ReportData
-from ccr_cli.report.tables import results, retrieval
+from ccr_cli.report.tables import comparable, retrieval
 from ccr_cli.report.tables.table import Column, Table
 from ccr_cli.report.words.numbers import percent
 
@@ -51,7 +51,7 @@ def corrupted_results(data: ReportData, run_id: str, signature: str) -> Iterator
             yield CorruptionLevel.of(result), str(result["signature"])
 
 
-def table(data: ReportData, view: results.View) -> Table | None:
+def table(data: ReportData, view: comparable.View) -> Table | None:
     """The headline figure and the mean uncertainty of both directions at every level; None without corrupted results.
 
     About the runs of a view.
@@ -86,13 +86,13 @@ def table(data: ReportData, view: results.View) -> Table | None:
     return Table("corruption", title, [retrieval.NOISE, retrieval.METHOD, retrieval.NUMBER, *columns], rows, notes)
 
 
-def _frame(data: ReportData, view: results.View) -> pd.DataFrame:
+def _frame(data: ReportData, view: comparable.View) -> pd.DataFrame:
     """The corrupted results that belong to a view, and their intact ones, with their levels."""
     known = set(zip(view.frame["run_id"], view.frame["signature"], strict=True))
     corrupted = [(run_id, r) for run_id, r in data.corrupted if (run_id, intact(r)) in known]
     keys = {(run_id, intact(r)) for run_id, r in corrupted}
     chosen = [*((run_id, r) for run_id, r in data.results if (run_id, str(r["signature"])) in keys), *corrupted]
-    frame = results.results_frame(chosen, data.facts)
+    frame = comparable.results_frame(chosen, data.facts)
     by_key = {(run_id, str(r["signature"])): r for run_id, r in chosen}
     rows = [by_key[key] for key in zip(frame["run_id"], frame["signature"], strict=True)]
     uncertainty = {

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.report.content import ReportData, RunDiagnosis
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.retrieval import BEST_NOTE, METHOD, NOISE, NUMBER, SPREAD_NOTE, means
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words import signature_words
@@ -42,12 +42,12 @@ def by_choice(diagnoses: Iterable[RunDiagnosis]) -> list[RunDiagnosis]:
     return sorted(diagnoses, key=order)
 
 
-def competing(data: ReportData, main: results.View) -> Iterator[tuple[str, RunDiagnosis]]:
+def competing(data: ReportData, main: comparable.View) -> Iterator[tuple[str, RunDiagnosis]]:
     """Labels and diagnoses of the main view's runs, as `by_choice` has them; none that know the truth."""
     runs = set(main.frame["run_id"])
     for diagnosis in by_choice(data.diagnoses):
         label = data.label(diagnosis.run_id, str(diagnosis.summary["label"]))
-        if diagnosis.run_id in runs and diagnosis.summary.get("judge") != ORACLE and not results.is_oracle(label):
+        if diagnosis.run_id in runs and diagnosis.summary.get("judge") != ORACLE and not comparable.is_oracle(label):
             yield label, diagnosis
 
 
@@ -78,7 +78,7 @@ def _share(summary: Mapping[str, Any]) -> float | None:
 
 
 def diagnoses_frame(
-    summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, results.RunFacts] | None = None
+    summaries: Iterable[tuple[str, Mapping[str, Any]]], facts: Mapping[str, comparable.RunFacts] | None = None
 ) -> pd.DataFrame:
     """Puts the summaries of diagnoses, with the ids of their runs, in one frame: a row a diagnosis and language.
 
@@ -87,7 +87,7 @@ def diagnoses_frame(
     """
     rows = []
     for run_id, whole in summaries:
-        fact = (facts or {}).get(run_id) or results.RunFacts(str(whole.get("run")), str(whole["label"]))
+        fact = (facts or {}).get(run_id) or comparable.RunFacts(str(whole.get("run")), str(whole["label"]))
         for lang, figures in (whole.get("langs") or {whole.get("lang"): {}}).items():
             summary = {**whole, **figures}
             detected, uncertainty = summary.get("detection") or {}, summary.get("uncertainty") or {}
@@ -98,7 +98,7 @@ def diagnoses_frame(
                     "label": fact.label,
                     "noise": round(float(summary.get("noise") or 0.0), 6),
                     "seed": int(summary.get("seed") or 0),
-                    "noise_seed": results.NO_NOISE if fact.noise_seed is None else fact.noise_seed,
+                    "noise_seed": comparable.NO_NOISE if fact.noise_seed is None else fact.noise_seed,
                     "lang": lang,
                     "data": fact.data,
                     "noise_kind": fact.noise_kind,
@@ -108,7 +108,7 @@ def diagnoses_frame(
                     **{f"uncertainty.{side}": uncertainty.get(side) for side in ("clean", "noisy")},
                 }
             )
-    names = ["run_id", "run", "label", "noise", *results.REPLICATE, "judge", "judge_side", *FIGURES]
+    names = ["run_id", "run", "label", "noise", *comparable.REPLICATE, "judge", "judge_side", *FIGURES]
     frame = pd.DataFrame(rows, columns=None if rows else names)
     for name in FIGURES:
         frame[name] = pd.to_numeric(frame[name], errors="coerce").astype(float)

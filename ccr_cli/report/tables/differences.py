@@ -16,7 +16,7 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries
 from ccr_cli.metrics.paired import interval_of_difference
 from ccr_cli.metrics.ranks import FloatArray
-from ccr_cli.report.tables.results import BASELINE, ORACLE, REPLICATE, counterpart
+from ccr_cli.report.tables.comparable import BASELINE, ORACLE, REPLICATE, counterpart
 
 EXACT_SEEDS = 5
 """Up to this many seeds every resample is enumerated; beyond, `RESAMPLES` are drawn."""

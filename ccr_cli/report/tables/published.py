@@ -12,7 +12,7 @@ import pandas as pd
 
 from ccr_cli.artifacts import signature
 from ccr_cli.data.published import PROTOCOLS, UNTRAINED, Published, row_name
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.retrieval import DIRECTION_TITLES, METHOD, NOISE, NUMBER, means, noise_row
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words import signature_words
@@ -113,7 +113,7 @@ def published_rows(published: Published) -> pd.DataFrame:
     Leaves out untrained models and figures that no report has; a row that a paper repeats is listed once.
     """
     figures = published.figures
-    figures = figures[figures["metric"].isin(results.METRICS) & ~figures["note"].str.startswith(UNTRAINED)]
+    figures = figures[figures["metric"].isin(comparable.METRICS) & ~figures["note"].str.startswith(UNTRAINED)]
     wide = figures.pivot(index=_ROW, columns="metric", values="value").reset_index()
     rows = figures[_ROW].drop_duplicates().merge(wide, on=_ROW).merge(published.tables, on=_TABLE)
     metrics = [column for column in wide if column not in _ROW]
@@ -152,7 +152,7 @@ def _benchmark(names: Iterable[str], known: Mapping[str, str]) -> str:
 def _training_data(value: str, names: Mapping[str, str], known: Mapping[str, str]) -> str:
     """The name of the training data in publications; empty for the evaluated data set itself."""
     name = signature.data_name(value)
-    if name == results.ITSELF:
+    if name == comparable.ITSELF:
         return ""
     return name if signature.is_partial(value) else _benchmark((name, names.get(name, "")), known) or name
 
@@ -198,7 +198,7 @@ def _differences(pair: PublishedMatch, rows: pd.DataFrame) -> Iterator[Published
         yield PublishedDifference("data", "; ".join(partial), "complete")
     if set(ours["training_data"]) != {about["trained_on"]}:
         others = _texts(map(signature.data_name, ours["trained_on"]))
-        yield PublishedDifference("training data", "; ".join(others), about["trained_on"] or results.ITSELF)
+        yield PublishedDifference("training data", "; ".join(others), about["trained_on"] or comparable.ITSELF)
     if about["protocol"] != pair.protocol:
         yield PublishedDifference("protocol", pair.protocol, about["protocol"])
     searched = {signature.read_galleries(text)[1:] for text in ours["sign.gallery"]}
@@ -264,7 +264,7 @@ def cited(tables: Iterable[Table], published: Published) -> list[str]:
 
 def _figures(pair: PublishedMatch, differing: _Differing, published: Published) -> Table:
     """Yours and published figures, a block for each noise ratio; only metrics that a paper prints."""
-    metrics = [m for m in results.METRICS if m in pair.theirs and pair.theirs[m].notna().any()]
+    metrics = [m for m in comparable.METRICS if m in pair.theirs and pair.theirs[m].notna().any()]
     source, encoders = Column("source", "from", text=True), Column("encoders", "encoders", text=True)
     figures = [*map(_column, metrics), encoders, Column("differs", "differs in", text=True)]
     both = ((_ours(pair, n, metrics), _theirs(pair, n, metrics, differing, published)) for n in pair.shared)
@@ -277,7 +277,7 @@ def _figures(pair: PublishedMatch, differing: _Differing, published: Published) 
 def _column(metric: str) -> Column:
     direction, _, name = metric.rpartition(".")
     key = metric.lower().replace(".", "_").replace("r@", "r")
-    title = name if direction else results.HEADLINES[metric][0]
+    title = name if direction else comparable.HEADLINES[metric][0]
     return Column(key, title, group=DIRECTION_TITLES.get(direction, ""))
 
 
@@ -294,7 +294,7 @@ def _encoder(named: str) -> Cell:
     return Cell(named, shown=named or "not named")
 
 
-def _distinctions(mine: pd.DataFrame) -> dict[tuple[results.ViewSetting, str], str]:
+def _distinctions(mine: pd.DataFrame) -> dict[tuple[comparable.ViewSetting, str], str]:
     """By setting and kind of noise, what distinguishes our own settings."""
     pairs = dict.fromkeys(zip(mine["key"], mine["noise_kind"], strict=True))
     fields = {(key, kind): {**key.fields, "noise": kind} for key, kind in pairs}

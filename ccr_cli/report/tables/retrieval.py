@@ -1,4 +1,4 @@
-"""Tables of retrieval results: by noise, by language, in every setting, what is recovered, and example searches."""
+"""The results tables of a report: by noise, by language, in every setting, what is recovered, and example searches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import pandas as pd
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import HUMAN, MT
 from ccr_cli.report.content import ExampleSearch
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import Recovery, recovery
 from ccr_cli.report.tables.table import Cell, Column, Row, Table, finite
 from ccr_cli.report.words import signature_words
@@ -45,7 +45,7 @@ def means(
 
     With a further column `across`, each figure has a cell for every one of its values.
     """
-    table = results.aggregate(frame, [*by, across] if across else by, figures)
+    table = comparable.aggregate(frame, [*by, across] if across else by, figures)
     groups: dict[Any, dict[Any, Any]] = {}
     for index, line in table.iterrows():
         key: Any = index
@@ -65,10 +65,10 @@ def runs(counts: Sequence[int]) -> Cell:
 def noise_row(ratio: float, label: str, *cells: Cell) -> Row:
     """A row of a table with a block for each noise ratio."""
     head = (Cell(float(ratio), shown=percent(ratio)), Cell(label))
-    return Row([*head, *cells], block=percent(ratio), ceiling=results.is_oracle(label))
+    return Row([*head, *cells], block=percent(ratio), ceiling=comparable.is_oracle(label))
 
 
-def by_noise(view: results.View) -> Table:
+def by_noise(view: comparable.View) -> Table:
     """The headline figure of every method at every noise ratio: a row a method, a column a ratio."""
     ratios = sorted(set(view.frame["noise"]))
     rows = [replace(row, cells=row.cells[1:], block="") for row in _setting_rows(view, ratios)]
@@ -76,13 +76,13 @@ def by_noise(view: results.View) -> Table:
     return Table(view.figure.lower(), title, [METHOD, *_ratio_columns(view, ratios), SEEDS], rows, _notes(view))
 
 
-def _notes(view: results.View) -> list[str]:
+def _notes(view: comparable.View) -> list[str]:
     """What figures are, with the level of chance, and what the queries cannot say."""
     level = [] if view.chance is None else [f"A random ranking would reach SumR {metric(view.chance)}."]
     return [*NOTES, *level, *([signature_words.ABOUT_MT] if view.queries == MT else [])]
 
 
-def settings(views: Sequence[results.View]) -> Table:
+def settings(views: Sequence[comparable.View]) -> Table:
     """The headline figure of every method in every setting: other languages, fusion, other data sets.
 
     All views have one headline figure.
@@ -101,19 +101,19 @@ def settings(views: Sequence[results.View]) -> Table:
     return Table("settings", title, columns, rows, notes)
 
 
-def _ratio_columns(view: results.View, ratios: Sequence[float]) -> list[Column]:
+def _ratio_columns(view: comparable.View, ratios: Sequence[float]) -> list[Column]:
     key = view.figure.lower()
     return [Column(f"{key}_noise_{n:g}", f"{percent(n)} noise", "high", group=view.named) for n in ratios]
 
 
-def _setting_rows(view: results.View, ratios: Sequence[float]) -> list[Row]:
+def _setting_rows(view: comparable.View, ratios: Sequence[float]) -> list[Row]:
     return [
-        Row([Cell(view.title), Cell(label), *cells, n], block=view.title, ceiling=results.is_oracle(label))
+        Row([Cell(view.title), Cell(label), *cells, n], block=view.title, ceiling=comparable.is_oracle(label))
         for (label,), cells, n in means(view.frame, ["label"], [view.figure], "noise", ratios)
     ]
 
 
-def retrieval(view: results.View) -> Table:
+def retrieval(view: comparable.View) -> Table:
     """Methods by noise: the headline figure, R@1/5/10 both ways, MedR and mAP, mean and spread over seeds."""
     figures = {view.figure: Column(view.figure.lower(), view.named, "high")} | {
         f"{direction}.{name}": Column(f"{direction}_{short}", name, "low" if name == "MedR" else "high", group=group)
@@ -125,11 +125,11 @@ def retrieval(view: results.View) -> Table:
     return Table("retrieval", f"Retrieval: {view.title}", [NOISE, METHOD, NUMBER, *figures.values()], rows, notes)
 
 
-def languages(views: Sequence[results.View]) -> Table | None:
+def languages(views: Sequence[comparable.View]) -> Table | None:
     """The headline figure by method, noise and language, with the mean: the layout of the papers' main tables.
 
     The mean is over runs with equal seeds in all languages; a method that lacks a language has none. The views are
-    those of `results.same_but_language`; with fewer than two there is no table.
+    those of `comparable.same_but_language`; with fewer than two there is no table.
     """
     if len(views) < 2:
         return None
@@ -137,7 +137,7 @@ def languages(views: Sequence[results.View]) -> Table | None:
     frame = pd.concat([view.frame.assign(lang=view.lang) for view in views], ignore_index=True)
     columns = [Column(f"{main.figure.lower()}_{lang}", lang, "high", group=main.named) for lang in langs]
     columns.append(Column("mean", "mean", "high", group=main.named))
-    complete = frame.pivot_table(main.figure, [*by, *results.REPLICATE], "lang").reset_index()
+    complete = frame.pivot_table(main.figure, [*by, *comparable.REPLICATE], "lang").reset_index()
     complete["mean"] = complete.reindex(columns=langs).mean(axis=1, skipna=False)
     mean = {key: cell for key, (cell,), _ in means(complete.dropna(subset=["mean"]), by, ["mean"])}
     by_lang = means(frame, by, [main.figure], "lang", langs)
@@ -148,12 +148,12 @@ def languages(views: Sequence[results.View]) -> Table | None:
     return Table("languages", title, [NOISE, METHOD, *columns, NUMBER], rows, notes)
 
 
-def recoveries(view: results.View) -> Table | None:
+def recoveries(view: comparable.View) -> Table | None:
     """How much of what noise costs infonce each method recovers; None without a comparison."""
     frame = view.frame
     ratios = sorted(set(frame["noise"]))
-    others = (label for label in results.methods(frame) if results.base_label(label) != results.BASELINE)
-    labels = [label for label in others if not (results.is_oracle(label) or Label.parse(label).is_ensemble)]
+    others = (label for label in comparable.methods(frame) if comparable.base_label(label) != comparable.BASELINE)
+    labels = [label for label in others if not (comparable.is_oracle(label) or Label.parse(label).is_ensemble)]
     wins = {(m, n): recovery(frame, m, n, figure=view.figure) for m in labels for n in ratios}
     known = {key: win for key, win in wins.items() if win is not None}
     if not known:
@@ -175,12 +175,12 @@ def recoveries(view: results.View) -> Table | None:
     )
     with_share = any(is_share for _, is_share in shown)
     lacking = (
-        f"With an oracle (ccr train --method {results.BASELINE} --set judge=oracle, same noise and seeds) this table "
-        "says how much of the loss to noise is recovered."
+        f"With an oracle (ccr train --method {comparable.BASELINE} --set judge=oracle, same noise and seeds) this "
+        "table says how much of the loss to noise is recovered."
     )
     lacking = lacking if any(ratios) else ""
     notes = ["Over n pairs with equal seeds.", *filter(None, [share if with_share else lacking]), BEST_NOTE]
-    what = "How much of the loss to noise is recovered" if with_share else f"Difference from {results.BASELINE}"
+    what = "How much of the loss to noise is recovered" if with_share else f"Difference from {comparable.BASELINE}"
     title = f"{what}: {view.title}"
     return Table("recovery", title, [METHOD, *shown.values(), SEEDS], rows, notes)
 

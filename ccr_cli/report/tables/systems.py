@@ -14,7 +14,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import HUMAN, NONE
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import QueryRanks, intervals_overlap
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.words.numbers import decimal, duration, listed, metric, with_interval
@@ -57,7 +57,7 @@ Costs = Mapping[str, SystemCost]
 """By run."""
 
 
-def systems(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryRanks) -> Table | None:
+def systems(frame: pd.DataFrame, main: comparable.View, costs: Costs, ranks: QueryRanks) -> Table | None:
     """The systems on the main view's data without synthetic noise; None if there are fewer than two.
 
     Args:
@@ -67,7 +67,7 @@ def systems(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryR
         ranks: The ranks of the runs.
     """
     by_lang = _by_lang(frame, main, main.split)
-    labels = results.methods(pd.concat(by_lang.values())) if by_lang else []
+    labels = comparable.methods(pd.concat(by_lang.values())) if by_lang else []
     if len(labels) < 2:
         return None
     columns = [
@@ -104,7 +104,7 @@ def systems(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryR
     return Table("systems", f"Which system to use: {main.data} {main.split}", columns, rows, notes)
 
 
-def choice(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryRanks) -> str:
+def choice(frame: pd.DataFrame, main: comparable.View, costs: Costs, ranks: QueryRanks) -> str:
     """Which system to use in which language, in a sentence; empty without results on validation.
 
     Of those that validation cannot tell from the best (the interval of the paired difference contains 0; if queries
@@ -127,14 +127,14 @@ def choice(frame: pd.DataFrame, main: results.View, costs: Costs, ranks: QueryRa
     return f"By validation, use {listed(parts)}." if parts else ""
 
 
-def _by_lang(frame: pd.DataFrame, main: results.View, split: str) -> dict[str, pd.DataFrame]:
+def _by_lang(frame: pd.DataFrame, main: comparable.View, split: str) -> dict[str, pd.DataFrame]:
     """The comparable results of a split by language, those of the main view's first.
 
     Of several settings of a language (captions, gallery), that of the most systems counts.
     """
     at = (frame["data"] == main.data) & (frame["split"] == split) & (frame["figure"] == main.figure)
     at &= (frame["fusion"] == NONE) & (frame["noise"] == 0) & (frame["zero_shot"] == main.zero_shot)
-    at &= frame["signed"].notna() & ~frame["label"].map(results.is_oracle)
+    at &= frame["signed"].notna() & ~frame["label"].map(comparable.is_oracle)
     at &= frame[main.figure].notna() & ~frame["label"].map(lambda label: Label.parse(label).is_ensemble)
     rows = frame[at]
     settings = [

@@ -23,7 +23,7 @@ from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
-from ccr_cli.report.tables.results import BASELINE, PRETRAINED, base_label
+from ccr_cli.report.tables.comparable import BASELINE, PRETRAINED, base_label
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
 from ccr_cli.report.words import signature_words

@@ -8,7 +8,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.artifacts.signature import HUMAN, MT
-from ccr_cli.report.tables import chance, results
+from ccr_cli.report.tables import chance, comparable
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import MINUS, decimal, ends, listed, mean_sd, metric, percent, probability
@@ -40,7 +40,7 @@ class Findings:
     noise: float
 
 
-def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | None = None) -> Findings:
+def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks | None = None) -> Findings:
     """Compares the best noise-robust method of the main view with infonce at the headline noise ratio.
 
     The method is the best of those that neither ignore noise nor know the truth (without any, the best that ignores
@@ -57,19 +57,19 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
     noise = _headline_noise(methods)
     rows = methods[methods["noise"] == noise]
     means = rows.groupby("label")[figure].mean()
-    competitors = [label for label in means.index if not results.is_oracle(label)] or list(means.index)
-    robust = [label for label in competitors if not results.is_plain(label)]
+    competitors = [label for label in means.index if not comparable.is_oracle(label)] or list(means.index)
+    robust = [label for label in competitors if not comparable.is_plain(label)]
     candidates = robust or competitors
     method = str(means[candidates].idxmax())
     win = recovery(frame, method, noise, figure=figure, ranks=ranks)
-    values = results.replicates(rows[rows["label"] == method], figure)
+    values = comparable.replicates(rows[rows["label"] == method], figure)
     encoders = _encoders(rows, method)
 
     kind = signature_words.WORDS["wrong_translations"].get(view.noise_kind, "mismatched pairs")
     where = f"At {percent(noise)} {kind}" if noise else "Without synthetic noise"
     subject = method
     if len(candidates) > 1 and win:
-        made_for_noise = all(results.is_robust(rows, label) for label in candidates)
+        made_for_noise = all(comparable.is_robust(rows, label) for label in candidates)
         group = _group_words(rows, candidates, encoders, "noise-robust methods" if made_for_noise else "methods")
         subject = f"{method} (the best of {group})"
     kind = "" if view.queries == HUMAN else f" for {signature_words.queries(view.queries)}"
@@ -82,13 +82,13 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
     more += [_near_chance(view.chance, method)] if view.chance is not None and _is_close(rows, method, view) else []
-    if results.counterpart(frame, method, results.BASELINE) is None:
-        variants = [label for label in results.methods(frame) if results.base_label(label) == results.BASELINE]
+    if comparable.counterpart(frame, method, comparable.BASELINE) is None:
+        variants = [label for label in comparable.methods(frame) if comparable.base_label(label) == comparable.BASELINE]
         if variants:
             more.append(f"There is no single baseline: {listed(variants)} differ, and none has the default options.")
     if win and win.value is not None:
         interval = _recovery_interval(win)
-        beyond = f"; above 100% it is better than {results.BASELINE} with that oracle" if win.value > 1 else ""
+        beyond = f"; above 100% it is better than {comparable.BASELINE} with that oracle" if win.value > 1 else ""
         more.append(
             f"It recovers {percent(win.value, 0)} of what an oracle that knows the mismatched pairs would gain"
             f"{f' ({interval})' if interval else ''}{', which may be due to chance too' if win.may_be_chance else ''}"
@@ -109,30 +109,30 @@ def findings(view: results.View, diagnoses: pd.DataFrame, ranks: QueryRanks | No
         tiles.append(Tile(difference, f"compared with {win.against}", detail, win.may_be_chance))
         if win.value is not None:
             share = percent(win.value, 0)
-            beyond = f"above 100%: better than {results.BASELINE} with the oracle" if win.value > 1 else ""
+            beyond = f"above 100%: better than {comparable.BASELINE} with the oracle" if win.value > 1 else ""
             detail = "; ".join(filter(None, [_recovery_interval(win), beyond]))
             tiles.append(Tile(share, "of the gap to the oracle recovered", detail, win.may_be_chance))
     sentences, detection_tiles = _detection(diagnoses, view, method, noise)
     return Findings(headline, (*more, *sentences), (*tiles, *detection_tiles), method, noise)
 
 
-def _is_close(rows: pd.DataFrame, method: str, view: results.View) -> bool:
+def _is_close(rows: pd.DataFrame, method: str, view: comparable.View) -> bool:
     runs = rows.loc[rows["label"] == method, ["SumR", "low", "high"]].dropna().to_numpy(float).tolist()
     return bool(runs) and all(chance.is_close(value, (low, high), view.chance) for value, low, high in runs)
 
 
 def _near_chance(level: float, method: str) -> str:
-    if Label.parse(method).method == results.PRETRAINED:
+    if Label.parse(method).method == comparable.PRETRAINED:
         todo = "Try a model that knows the language, or translated queries (ccr evaluate --translate-test)."
         return f"That is close to chance (SumR {metric(level)}). {todo}"
-    other = "" if results.base_label(method) == results.BASELINE else f", try {results.BASELINE}"
+    other = "" if comparable.base_label(method) == comparable.BASELINE else f", try {comparable.BASELINE}"
     todo = f"Train it for more epochs{other}, or check the pairs with ccr diagnose."
     return f"That is close to chance (SumR {metric(level)}). {todo}"
 
 
 def _headline_noise(frame: pd.DataFrame) -> float:
     """40% if it was run, else the highest ratio; only ratios at which infonce was run too, if there are any."""
-    plain = frame["label"].map(results.base_label) == results.BASELINE
+    plain = frame["label"].map(comparable.base_label) == comparable.BASELINE
     baseline, others = set(frame.loc[plain, "noise"]), set(frame.loc[~plain, "noise"])
     ratios = baseline & others or set(frame["noise"])
     return HEADLINE_NOISE if HEADLINE_NOISE in ratios else float(max(ratios))
@@ -153,12 +153,12 @@ def _group_words(rows: pd.DataFrame, labels: list[str], encoders: list[str], nou
     return words + (", not all with the same encoders" if any(e and e != encoders for e in known) else "")
 
 
-def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> dict[str, str]:
+def _repaired(view: comparable.View, noise: float, ranks: QueryRanks) -> dict[str, str]:
     """How variants that were trained on repaired pairs or translations compare with the method itself, by label."""
     rows = view.frame[view.frame["noise"] == noise]
-    labels, sentences = results.methods(rows), {}
+    labels, sentences = comparable.methods(rows), {}
     for label in (label for label in labels if Label.parse(label).is_repaired):
-        values = results.replicates(rows[rows["label"] == label], view.figure)
+        values = comparable.replicates(rows[rows["label"] == label], view.figure)
         plain = str(Label.parse(label).unrepaired)
         win = recovery(rows, label, noise, figure=view.figure, against=plain, ranks=ranks) if plain in labels else None
         comparison = f", {_signed(win)}{_chance(win)}" if win else ""
@@ -166,11 +166,11 @@ def _repaired(view: results.View, noise: float, ranks: QueryRanks) -> dict[str, 
     return sentences
 
 
-def _ensembles(view: results.View, noise: float, ranks: QueryRanks) -> list[str]:
+def _ensembles(view: comparable.View, noise: float, ranks: QueryRanks) -> list[str]:
     """How ensembles compare with single runs of the same methods."""
     rows = view.frame[view.frame["noise"] == noise]
     means, sentences = rows.groupby("label")[view.figure].mean(), []
-    for label in (label for label in results.methods(rows) if Label.parse(label).is_ensemble):
+    for label in (label for label in comparable.methods(rows) if Label.parse(label).is_ensemble):
         members = Label.parse(label).members
         difference = float(means[label] - means.reindex(members).mean(skipna=False))
         comparison = ""
@@ -240,7 +240,9 @@ def _paired(win: Recovery) -> str:
     return "; ".join(parts)
 
 
-def _detection(diagnoses: pd.DataFrame, view: results.View, method: str, noise: float) -> tuple[list[str], list[Tile]]:
+def _detection(
+    diagnoses: pd.DataFrame, view: comparable.View, method: str, noise: float
+) -> tuple[list[str], list[Tile]]:
     """How many mismatched pairs the method's own judge finds."""
     if diagnoses.empty:
         return [], []

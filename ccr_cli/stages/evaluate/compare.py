@@ -18,8 +18,8 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
 from ccr_cli.report.tables import chance, retrieval
+from ccr_cli.report.tables.comparable import BASELINE, HEADLINES, RECALLS, base_label, is_oracle, method_order
 from ccr_cli.report.tables.differences import galleries
-from ccr_cli.report.tables.results import BASELINE, HEADLINES, RECALLS, base_label, is_oracle, method_order
 from ccr_cli.report.tables.table import PREAMBLE, Cell, Column, Row, Table, to_latex
 from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words

@@ -24,7 +24,7 @@ from ccr_cli.data.splits import refuse_unknown
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.report import content
 from ccr_cli.report.page import compose
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import NEEDED
 from ccr_cli.report.tables.systems import SystemCost
 from ccr_cli.report.tables.variants import ALONE, variant_labels
@@ -134,7 +134,7 @@ def write(inputs: Inputs, data: content.ReportData, *, name: str | None = None, 
         request["published"] = data.published.digest
 
     def make(site: Build) -> dict[str, int]:
-        for names in results.repeated(results.results_frame(data.results, data.facts)):
+        for names in comparable.repeated(comparable.results_frame(data.results, data.facts)):
             warn(f"{' and '.join(names)} agree in method, options and seeds: their mean counts as one run")
         counts = Counter(parent.kind for parent in data.artifacts)
         sources = ", ".join(counted(n, kind, base.FOLDERS[kind]) for kind, n in counts.items())
@@ -146,7 +146,7 @@ def write(inputs: Inputs, data: content.ReportData, *, name: str | None = None, 
 
 
 def _name(data: content.ReportData, request: dict[str, Any]) -> str:
-    views = results.views(results.results_frame(data.results, data.facts))
+    views = comparable.views(comparable.results_frame(data.results, data.facts))
     main = views[0] if views else data.translations[0]
     made_from = base.canonical_json([request, sorted(artifact.id for artifact in data.artifacts)])
     return f"{slug(f'{main.data}-{main.lang}')[:100]}-{base.sha256_text(made_from)[:6]}"
@@ -197,7 +197,7 @@ def _members(artifact: base.Artifact) -> set[str]:
 
 def _facts(
     inputs: Inputs, runs: dict[str, base.Artifact], known: dict[str, str], evaluations: Sequence[base.Artifact]
-) -> dict[str, results.RunFacts]:
+) -> dict[str, comparable.RunFacts]:
     """Facts from the runs' configurations; variants of a method get different labels."""
     configs = {run_id: run.config(artifact) for run_id, artifact in runs.items()}
     named, defaults = {}, {}
@@ -214,7 +214,7 @@ def _facts(
             named[run_id] = (Label.parse(known.get(run_id, str(config["method"]))), config | more)
     labels = variant_labels(named, defaults)
     facts = {
-        run_id: results.RunFacts(
+        run_id: comparable.RunFacts(
             run=runs[run_id].name,
             label=str(labels[run_id]),
             lang="+".join(run.langs(config)),
@@ -266,7 +266,7 @@ def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label)
     return tuple(f"{key}={options[key]}" for key in differing if key != "judge" and key not in label.terms)
 
 
-def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, results.RunFacts]) -> results.RunFacts:
+def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, comparable.RunFacts]) -> comparable.RunFacts:
     """What the runs of an ensemble have in common, under a label of all."""
     known = [facts[link.id] for link in artifact.parents if link.kind == "run" and link.id in facts]
     result = evaluation.results(artifact)[0]

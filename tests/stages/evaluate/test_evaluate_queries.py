@@ -13,7 +13,7 @@ from toy import Chain
 from ccr_cli.artifacts import base, evaluation, translation
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.stages.report import stage as report
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -138,7 +138,7 @@ def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain) ->
     compared = json.loads(finished.ccr("compare", machine, other, "--by", "none", "--json").out)["comparisons"]
     assert len(compared) == 1 and "machine" in compared[0]["what"] and compared[0]["chance"] > 0
     data = report.gather(Inputs(Workspace(finished.root)))
-    views = results.views(results.results_frame(data.results, data.facts))
+    views = comparable.views(comparable.results_frame(data.results, data.facts))
     assert views[0].queries == "human" and {view.queries for view in views} == {"human", MT}
     assert all({s.queries for s in view.frame["signed"]} == {view.queries} for view in views)
     only = report.summary(Inputs.from_paths(Workspace(finished.root), [str(machine), str(other)]))

@@ -18,7 +18,7 @@ from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.signature import TRANSLATE_TEST, fusion_value, is_translate_test, read_fusion
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import QueryRanks
 from ccr_cli.report.tables.systems import systems
 from ccr_cli.stages.report.stage import gather
@@ -117,8 +117,8 @@ def test_trained_and_untrained_systems_share_one_table(finished: Chain, tmp_path
     toy.ok(*call, "--translate-test", root / translated, workspace=root)
     toy.ok(*call, workspace=root)  # a run without the translation: the same model
     made = gather(Inputs(Workspace(root)))
-    frame = results.results_frame(made.results, made.facts)
-    main, *others = results.views(frame)
+    frame = comparable.results_frame(made.results, made.facts)
+    main, *others = comparable.views(frame)
     names = {"pretrained", f"pretrained ({TRANSLATE_TEST})"}
     assert (main.lang, main.split) == ("es", "test") and {"uml", "infonce"} < {*main.frame["method"]}
     assert {Label.parse(label).base for label in main.frame["label"]} >= names
@@ -160,16 +160,16 @@ def test_it_has_a_row_of_its_own_in_the_table_of_the_run() -> None:
         result("m (translate-test)", f"{TRANSLATE_TEST}:hf:opus", 2.0),
         result("m (translate-test)", f"{TRANSLATE_TEST}:apertium:spa-eng-3alone", 3.0),
     )
-    facts = {"r": results.RunFacts("r", "m")}
-    (view,) = results.views(results.results_frame([("r", plain), ("r", one)], facts))
+    facts = {"r": comparable.RunFacts("r", "m")}
+    (view,) = comparable.views(comparable.results_frame([("r", plain), ("r", one)], facts))
     assert dict(zip(view.frame["label"], view.frame["SumR"], strict=True)) == {"m": 1.0, "m (translate-test)": 2.0}
-    frame = results.results_frame([("r", plain), ("r", one), ("r", two)], facts)
+    frame = comparable.results_frame([("r", plain), ("r", one), ("r", two)], facts)
     assert set(frame["label"]) == {
         "m",
         "m (translate-test by hf opus)",
         "m (translate-test by apertium spa-eng)",
     }
-    assert len(results.views(frame)) == 1
+    assert len(comparable.views(frame)) == 1
 
 
 def test_what_a_signature_and_a_label_say() -> None:
@@ -180,7 +180,7 @@ def test_what_a_signature_and_a_label_say() -> None:
     label = Label.parse("uml (paper) x2 [beta=1]").translate_test()
     assert str(label) == "uml (paper, translate-test) x2 [beta=1]" and label.is_translate_test
     assert label.translate_test("hf opus").runs[0].extras == ("paper", "translate-test by hf opus")
-    assert results.is_plain("infonce (translate-test)") and not results.is_plain("infonce (oracle)")
+    assert comparable.is_plain("infonce (translate-test)") and not comparable.is_plain("infonce (oracle)")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts.workspace import Workspace
-from ccr_cli.report.tables import results
+from ccr_cli.report.tables import comparable
 from ccr_cli.stages.report.stage import gather, summary
 from ccr_cli.stages.shared.inputs import Inputs
 
@@ -39,10 +39,10 @@ def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     fact = material.facts[together.id]
     assert (fact.label, fact.lang) == (f"infonce x2 {OPTIONS}", "es")
     assert fact.encoder == material.facts[min(runs)].encoder
-    frame = results.results_frame(material.results, material.facts)
+    frame = comparable.results_frame(material.results, material.facts)
     own = frame[(frame["lang"] == "es") & (frame["fusion"] == "none")].set_index("label")["run_id"]
     assert dict(own)[f"infonce x2 {OPTIONS}"] == together.id and dict(own)[f"infonce {OPTIONS}"] in runs
-    views = {view.title: set(view.frame["label"]) for view in results.views(frame)}
+    views = {view.title: set(view.frame["label"]) for view in comparable.views(frame)}
     assert {f"infonce x2 {OPTIONS}", f"infonce {OPTIONS}"} < views["toy test, queries in es"], "beside its runs"
     assert summary(Inputs(workspace)).findings.method == "uml [epochs=6, lr=0.02]", "as infonce of these options"
     given = Inputs.from_paths(workspace, [str(together.path)])

@@ -14,8 +14,8 @@ from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.errors import UsageError
-from ccr_cli.report.tables import results
-from ccr_cli.report.tables.results import is_oracle
+from ccr_cli.report.tables import comparable
+from ccr_cli.report.tables.comparable import is_oracle
 from ccr_cli.stages.report.examples import best_runs
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import default_options, knows_truth, method_label
@@ -60,9 +60,9 @@ def test_labels(config: dict[str, Any], label: str) -> None:
 def test_labels_of_ensembles(labels: list[str], label: str, members: list[str]) -> None:
     assert str(Label.ensemble(map(Label.parse, labels))) == label and Label.parse(label).members == members
     assert Label.parse(label).is_ensemble == (len(labels) > 1)
-    assert results.is_oracle(label) == any("oracle" in each for each in labels)
-    plain = all(map(results.is_plain, labels))
-    assert results.is_plain(label) == plain and results.base_label(label) != "infonce"
+    assert comparable.is_oracle(label) == any("oracle" in each for each in labels)
+    plain = all(map(comparable.is_plain, labels))
+    assert comparable.is_plain(label) == plain and comparable.base_label(label) != "infonce"
 
 
 def test_a_method_that_is_not_here() -> None:

@@ -24,7 +24,7 @@ from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.judges.base import Belief, load_judge
 from ccr_cli.methods import infonce
 from ccr_cli.metrics.detection import detection
-from ccr_cli.report.tables.results import results_frame
+from ccr_cli.report.tables.comparable import results_frame
 from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs

@@ -19,7 +19,7 @@ import toy
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, noise, run, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.detection import detection
-from ccr_cli.report.tables.results import results_frame
+from ccr_cli.report.tables.comparable import results_frame
 from ccr_cli.report.tables.table import Table, to_csv
 from ccr_cli.stages.report.examples import best_runs
 from ccr_cli.stages.report.stage import gather, summary

@@ -1,4 +1,4 @@
-"""Results of many evaluations side by side, where they are comparable.
+"""Results of many evaluations side by side, where they are comparable; `retrieval.py` has their tables.
 
 Two scores share a table only if their signatures agree in everything except the ratio and seed of the noise and the
 candidate set of the uncertainty. Each such setting becomes a `View`. A run that was trained on no translations belongs
