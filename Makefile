@@ -55,7 +55,7 @@ types: install
 	$(BIN)/mypy
 
 slow: install
-	$(PYTEST) -m slow -n $(WORKERS) --dist worksteal
+	$(PYTEST) -m "slow and not soak" -n $(WORKERS) --dist worksteal
 
 soak: install
 	$(PYTEST) -m soak || [ $$? -eq 5 ]

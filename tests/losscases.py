@@ -12,7 +12,7 @@ import torch
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-SIZES = (pytest.param(2, marks=pytest.mark.slow), 3, 24, pytest.param(128, marks=pytest.mark.slow))
+SIZES = (pytest.param(2, marks=pytest.mark.slow), 3, 24, pytest.param(128, marks=pytest.mark.soak))
 KINDS = ("random", "saturated", "equal")
 MASKS = ("full", "duplicates", "one-sided")
 

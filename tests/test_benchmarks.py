@@ -505,6 +505,7 @@ def test_the_bound_of_the_best_statistic_is_the_mutual_information() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_the_zero_shot_table_is_made_with_one_command(tmp_path: Path) -> None:
     data, root = toy.toy().write(tmp_path / "toy"), tmp_path / "workspace"
     models = [tinydual.save(family, tmp_path / family) for family in ("clip", "siglip-2")]

@@ -91,7 +91,10 @@ def test_doctor_says_that_no_model_is_there(sources: Chain, tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     "encoding",
-    [pytest.param(name, marks=pytest.mark.slow) for name in ("latin-1", "ascii", "utf-8")],
+    [
+        pytest.param("ascii", marks=pytest.mark.slow),
+        *(pytest.param(name, marks=pytest.mark.soak) for name in ("latin-1", "utf-8")),
+    ],
 )
 def test_paths_are_utf8_in_every_locale(encoding: str, folder: Path, tmp_path: Path) -> None:
     root = tmp_path / "Bücher 中文"

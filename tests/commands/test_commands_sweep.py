@@ -190,7 +190,9 @@ def test_killed_in_the_second_run(workspace: Chain, undisturbed: list[base.Artif
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
+)
 def test_interrupted_in_the_second_run(number: int, code: int, workspace: Chain) -> None:
     process = stop_in_the_second(workspace, number)
     out, err = process.communicate(timeout=60)

@@ -360,7 +360,10 @@ def test_the_other_styles_of_any_collection(
                 assert sorted(drawn[column]) == sorted(table["caption_id"])
             assert Counter(v) == Counter(table["item_id"]), "every picture as often as before"
         slots.append(set(drawn.loc[wrong, "slot_id"]))
-    assert slots[0] <= slots[1], "what is wrong in the smaller share is wrong in the larger"
+    if kind[0] in ("mixed", "near") or len(slots[1]) == int(
+        ratios[1] * len(table) + 1e-9
+    ):  # all that were chosen moved
+        assert slots[0] <= slots[1], "what is wrong in the smaller share is wrong in the larger"
 
 
 @pytest.mark.parametrize(("style", "target"), OTHERS)

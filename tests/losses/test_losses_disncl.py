@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import product
 
+import losscases
 import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-import toy
 from scipy.special import log_expit, logsumexp
 
 from ccr_cli.losses import disncl
@@ -151,7 +151,7 @@ def gradient(loss: Loss, sim: Array, mask: Mask, weight: Array, dtype: torch.dty
 
 @pytest.mark.parametrize("mask_kind", MASKS)
 @pytest.mark.parametrize("kind", SIMS)
-@pytest.mark.parametrize("size", toy.some_fast([2, 3, 24, 128], 3))
+@pytest.mark.parametrize("size", losscases.SIZES)
 @pytest.mark.parametrize("name", LOSSES)
 def test_equals_the_oracle(name: str, size: int, kind: str, mask_kind: str) -> None:
     loss, oracle = LOSSES[name]

@@ -15,7 +15,7 @@ from ccr_cli.losses import credibility as fume
 
 Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
-SIZES = (2, 24, pytest.param(128, marks=pytest.mark.slow))
+SIZES = (2, 24, pytest.param(128, marks=pytest.mark.soak))
 KINDS = ("random", "ties", "one-hot")
 
 # Float32 against float64, relative and absolute: two to four times the largest error measured over all cases.

@@ -140,7 +140,9 @@ def test_workers_and_nodes_that_come_and_go(cluster: Cluster, root: Path, engine
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.soak)]
+)
 def test_interrupted(sent: int, code: int, cluster: Cluster, root: Path, engine: Engine) -> None:
     engine.takes(1.0)
     process = toy.python(MAIN, *TRANSLATE, f"stopped-{code}", "--executor", "ray", workspace=root)

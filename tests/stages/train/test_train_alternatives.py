@@ -227,6 +227,7 @@ def test_a_run_that_is_stopped_ends_in_the_same_bytes(
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_two_processes_train_the_run_of_one(space: Path) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "ccr_cli"]
     options = (*NAMES, "--set", "dropout=0", "--set", "text_dropout=0", "--translation-mix", "weighted")

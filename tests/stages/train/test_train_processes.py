@@ -121,7 +121,7 @@ def test_the_opinion_of_a_pretrained_model_reaches_all_processes(workspace: Chai
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_stopped_and_gone_on_with(number: int, workspace: Chain) -> None:
     """With dropout, whose random state each process has for itself."""
     options = ("--epochs", "30", "--set", "dropout=0.4")

@@ -181,7 +181,9 @@ def test_interrupted_terminated_killed_and_finished(workspace: Chain, whole: bas
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5])
+@pytest.mark.parametrize(
+    "seconds", [0.0, 0.1, 0.3, *(pytest.param(s, marks=pytest.mark.soak) for s in (0.02, 0.05, 0.2, 0.4, 0.5))]
+)
 def test_killed_at_any_moment(seconds: float, workspace: Chain, whole: base.Artifact) -> None:
     """Some time after the building folder is there, which may be before the first state is."""
     process = start(workspace)
@@ -198,6 +200,7 @@ def test_killed_at_any_moment(seconds: float, workspace: Chain, whole: base.Arti
     ("kills", "epochs"),
     [pytest.param(3, 60, marks=pytest.mark.slow), pytest.param(20, 400, marks=pytest.mark.soak)],
 )
+@pytest.mark.soak
 def test_killed_again_and_again(kills: int, epochs: int, workspace: Chain) -> None:
     """Each time a random while after training went on; other moments in every test run."""
     seed = random.randrange(2**32)

@@ -167,6 +167,7 @@ def test_float16_with_a_longest_gradient(method: str, workspace: Chain) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")  # torch's compiler about torch
+@pytest.mark.soak
 def test_a_compiled_encoder_trains_the_same_model(workspace: Chain, tmp_path: Path) -> None:
     folder = tinytext.save("bert", tmp_path / "bert")
     config = folder / "config.json"

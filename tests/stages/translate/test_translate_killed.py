@@ -70,7 +70,10 @@ def settled(engine: Engine) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [(), ("--no-cache",)], ids=["cache", "journal"])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param((), id="cache"), pytest.param(("--no-cache",), id="journal", marks=pytest.mark.soak)],
+)
 def test_killed_at_ten_moments(options: tuple[str, ...], root: Path, tmp_path: Path, slow_engine: Engine) -> None:
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(root, undisturbed)
@@ -157,6 +160,7 @@ REAL_CALL = ("translate", "--lang", "fr", "--engine", "apertium", "--split", "va
 
 @pytest.mark.slow
 @pytest.mark.needs("apertium")
+@pytest.mark.soak
 def test_the_real_apertium_killed_at_five_moments(tmp_path: Path) -> None:
     """Two hops; what becomes of a sentence does not depend on which others are translated with it."""
     root, undisturbed = tmp_path / "workspace", tmp_path / "undisturbed"
