@@ -6,8 +6,8 @@ these files count as measured; `--list` says which. After a change elsewhere use
 `--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two processes may share the work. The
 collection is not part of this project (`robustness/collection.py` lists the files of its folder).
 
-    python benchmarks/noise_robustness.py --part main judges --data FOLDER/flickr8kcn --workspace W --limit-minutes 60
-    python benchmarks/noise_robustness.py --part main judges --list
+    python benchmarks/noise_robustness.py --part main near clean --data FOLDER/flickr8kcn --workspace W
+    python benchmarks/noise_robustness.py --part main near clean --list
     python benchmarks/noise_robustness.py --tables
 
 The simulated features of `--part accurate` need a sentence encoder:

@@ -234,20 +234,22 @@ def main_block(results: Results) -> str:
     return _by_target(results, grid.main_part(), places | {TARGETS[0]: [*places[TARGETS[0]], NEAR]})
 
 
-def _bases(cell: Cell) -> list[Cell]:
-    """What a method is compared with: `infonce`, `infonce` of as many models, and itself without its judge."""
-    labels = [BASELINE] if cell.models == 1 else [BASELINE, TWICE]
+def _bases(cell: Cell, cheaper: bool) -> list[Cell]:
+    """What a method is compared with: `infonce` of as many models, also a `cheaper` one, itself without its judge."""
+    labels = [BASELINE] if cell.models == 1 or cell.label == TWICE else [BASELINE, TWICE] if cheaper else [TWICE]
     bases = [Cell(label, *grid.methods()[label]) for label in labels if label != cell.label]
     if grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
         bases.append(replace(grid.judged_by(cell, "none"), label=grid.NO_JUDGE))
     return bases
 
 
-def _contrasts(results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]]) -> str:
+def _contrasts(
+    results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]], cheaper: bool = False
+) -> str:
     """Differences in SumR, each a line, by column, which says where it is measured."""
     lines: list[tuple[Cell, Line]] = []
     for cell in cells:
-        for base in _bases(cell):
+        for base in _bases(cell, cheaper):
             pairs = [[grid.fitted(replace(each, **where)) for each in (cell, base)] for where in columns.values()]
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
             cheaper = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
@@ -439,7 +441,8 @@ def real_block(results: Results) -> str:
     """No synthetic noise: SumR above what a method is held against, by engine and by number of round trips."""
     measured = {cell.label for cell in grid.real_part()}
     cells = [cell for cell in (*_competitors(), grid.BY_TRANSLATION) if cell.label in measured]
-    return _contrasts(results, cells, {NAMES[engine]: {"translations": engine} for engine in (*CHINESE, *FRENCH)})
+    columns = {NAMES[engine]: {"translations": engine} for engine in (*CHINESE, *FRENCH)}
+    return _contrasts(results, cells, columns, cheaper=True)
 
 
 def real_sums_block(results: Results) -> str:
