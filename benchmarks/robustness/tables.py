@@ -252,9 +252,9 @@ def _contrasts(
         for base in _bases(cell, cheaper):
             pairs = [[grid.fitted(replace(each, **where)) for each in (cell, base)] for where in columns.values()]
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
-            cheaper = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
+            models = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
             gains = [results.difference([one], [other]) for one, other in pairs]
-            lines.append((cell, [f"{_code(cell.label)} above {name}{cheaper}", *gains]))
+            lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
     return grouped(["SumR", *columns], lines)
 
 
