@@ -259,7 +259,8 @@ def _contrasts(
 
 
 def _competitors() -> list[Cell]:
-    return [Cell(label, *what) for label, what in grid.methods().items() if label not in (ORACLE, *grid.UNJUDGED)]
+    apart = (ORACLE, "basic", *grid.UNJUDGED)
+    return [Cell(label, *what) for label, what in grid.methods().items() if label not in apart]
 
 
 def contrasts_block(results: Results) -> str:
