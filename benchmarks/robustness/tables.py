@@ -185,7 +185,7 @@ class Place:
 
     def title(self, several: bool) -> str:
         """The head of the column; with the target if there are several in the table."""
-        what = self.style or (f"{self.target}s" if several and self.noise else "")
+        what = f"{self.style} ({self.target})" if self.style else f"{self.target}s" if several and self.noise else ""
         return f"{100 * self.noise:.0f} % {what}".strip()
 
 
