@@ -21,6 +21,7 @@ _SEED = 12345
 """sacrebleu's."""
 _BLOCK = 8192
 _DRAWN = 2**20
+"""Sentences that are drawn at once."""
 _TOKENIZERS = {
     **{"zh": "zh", "yue": "zh", "ja": "ja-mecab", "ko": "ko-mecab"},
     **dict.fromkeys(["th", "lo", "km", "my"], "char"),
