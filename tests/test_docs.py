@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from ccr_cli import registry
 from ccr_cli.artifacts import dataset
 from ccr_cli.cli import app
 from ccr_cli.data import mismatch
+from ccr_cli.data.formats import formats
+from ccr_cli.stages.data.options import ImportOptions
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*CHECKOUT.glob("*.md"), *(CHECKOUT / "docs").rglob("*.md")])
@@ -159,13 +161,15 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_every_plugin_is_on_its_page() -> None:
     pages = {
-        "methods": (CHECKOUT / "README.md").read_text(),
+        "methods": (CHECKOUT / "docs" / "train.md").read_text(),
         "judges": (CHECKOUT / "docs" / "judges.md").read_text(),
         "encoders": (CHECKOUT / "docs" / "extract.md").read_text(),
         "translators": (CHECKOUT / "docs" / "translate.md").read_text(),
     }
-    missing = [f"{g} {name}" for g, text in pages.items() for name in registry.names(g) if f"`{name}`" not in text]
-    assert not missing
+    readme = (CHECKOUT / "README.md").read_text()
+    for group, page in pages.items():
+        for text in (page, readme):
+            assert not [name for name in registry.names(group) if f"`{name}`" not in text], group
     written = {path.stem for path in (CHECKOUT / "docs" / "methods").glob("*.md")}
     assert set(registry.names("methods")) <= written
 
@@ -177,27 +181,44 @@ def table(page: Path, heading: str) -> dict[str, str]:
     return {name: " | ".join(row[1:]) for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
 
 
+def test_every_file_format_is_in_the_help_and_on_its_page() -> None:
+    told = ImportOptions.__dataclass_fields__["form"].metadata["shown"]["help"]
+    page = (CHECKOUT / "docs" / "data.md").read_text()
+    assert not set(formats()) - set(re.findall(r"[\w-]+", told))
+    assert not [name for name in formats() if f"`{name}`" not in page]
+
+
 def own_options(config: Any) -> set[str]:
     """The fields that a class adds."""
     return set(inspect.get_annotations(config))
 
 
+def stale_defaults(config: Any, rows: Mapping[str, str]) -> list[str]:
+    """The options that a class adds whose default is not among the cells of their row."""
+
+    def forms(value: Any) -> set[str]:
+        number = type(value) in (float, int)
+        return {f"{value:g}", f"{value:.0e}".replace("e-0", "e-")} if number else {str(value).lower()}
+
+    defaults = {name: forms(getattr(config(), name)) for name in own_options(config)}
+    return [name for name, shown in defaults.items() if not any(form in rows[name].lower() for form in shown)]
+
+
 def test_the_page_of_training_has_every_method_and_common_option() -> None:
     page = CHECKOUT / "docs" / "train.md"
     assert set(table(page, "Methods")) == set(registry.names("methods"))
-    common = table(page, "Options of every method")
     base = registry.load("methods", "basic").Config.__mro__[1]
+    common = table(page, "Options of every method")
     assert set(common) == own_options(base)
-    for name, cells in common.items():
-        value = getattr(base(), name)
-        shown = f"{value:g}" if type(value) in (float, int) else str(value)
-        assert shown in cells or f"{value:.0e}".replace("e-0", "e-") in cells, name
+    assert not stale_defaults(base, common)
 
 
 @pytest.mark.parametrize("name", registry.names("methods"))
 def test_the_page_of_a_method_has_its_options(name: str) -> None:
+    config = registry.load("methods", name).Config
     shown = table(CHECKOUT / "docs" / "methods" / f"{name}.md", "Options")
-    assert own_options(registry.load("methods", name).Config) <= set(shown)
+    assert own_options(config) <= set(shown)
+    assert not stale_defaults(config, shown)
 
 
 def test_the_page_of_judges_says_whose_default_each_is() -> None:

@@ -47,7 +47,7 @@ def compare(
                 console.say(signature, level=1, style="dim")
     else:
         cells = [_cells(cmp, line, 6 if call.verbose else 4) for cmp in comparisons for line in cmp.lines]
-        columns = [name for name in cells[0] if call.verbose or not name.endswith(_WIDE)]
+        columns = [name for name in cells[0] if call.verbose or not (name == "p" or name.endswith(_WIDE))]
         c.show_table(columns, [[row[name] for name in columns] for row in cells])
     for comparison in comparisons:
         console.say(f"{comparison.what}: {comparison.words()}")
@@ -55,8 +55,8 @@ def compare(
         console.say("one seed has no standard deviation: another seed may move a difference by more than its interval")
 
 
-_WIDE = ("_sd", "_seeds", "_signature", "p")
-"""Ends of columns that only -v shows."""
+_WIDE = ("_sd", "_seeds", "_signature")
+"""Ends of columns that only -v shows, as it does `p`."""
 
 
 def _cells(comparison: Comparison, line: ComparedFigure, digits: int) -> dict[str, object]:

@@ -48,7 +48,9 @@ def numbers(source: str, target: str) -> list[str]:
     >>> numbers("25 men", "52 hombres"), numbers("3 dogs", "tres perros"), numbers("30 dogs", "三十条狗")
     (['25'], [], [])
     """
-    wanted, there = _numbers(source, chinese=False), _numbers(target, chinese=True)
+    if not (wanted := _numbers(source, chinese=False)):
+        return []
+    there = _numbers(target, chinese=True)
     others = (there - wanted).keys() - {"1"}  # an article in many languages
     return [n for n in (wanted - there).elements() if others or len(n) > 2 or int(n) > SPELT_OUT]
 
@@ -114,7 +116,7 @@ def other_language(text: str, lang: str) -> list[str]:
 
     Left out are languages that the package does not know, and neighbours that short texts do not tell apart.
     """
-    found, p, _ = _language(text, lang)
+    found, p = _language(text, lang)
     return [found] if p >= SURE else []
 
 
@@ -124,28 +126,33 @@ def in_other_language(text: str, lang: str) -> str:
     Of 116,000 human captions in English, German, French and Czech it calls none wrong, and it finds 99 % of those of
     another language; of names of two words it finds a third or less.
     """
-    found, p, p_own = _language(text, lang)
-    return found if p >= LIKELY and p_own < UNLIKELY else ""
+    found, p = _language(text, lang)
+    return found if p >= LIKELY and dict(_identifier()[0].rank(text))[_base(lang)] < UNLIKELY else ""
 
 
-def _language(text: str, lang: str) -> tuple[str, float, float]:
-    """The most likely language, its probability and that of the language expected; "", 0, 1 where none can be told."""
-    known, own = _identifier(), lang.lower().partition("-")[0]
-    if known is None or own not in known.labels:
-        return "", 0.0, 1.0
-    p = dict(known.rank(text))
-    found = max(p, key=lambda name: p[name])
-    alike = any({own, found} <= set(group.split()) for group in _ALIKE)
-    return ("", 0.0, 1.0) if found in (own, "zxx") or alike else (str(found), float(p[found]), float(p[own]))
+def _language(text: str, lang: str) -> tuple[str, float]:
+    """The most likely language and its probability; "" and 0 if it is the one expected, or none can be told."""
+    (identifier, labels), own = _identifier(), _base(lang)
+    if own not in labels:
+        return "", 0.0
+    found, p = identifier.classify(text)
+    alike = found in (own, "zxx") or any({own, found} <= set(group.split()) for group in _ALIKE)
+    return ("", 0.0) if alike else (str(found), float(p))
+
+
+def _base(lang: str) -> str:
+    return lang.lower().partition("-")[0]
 
 
 @cache
-def _identifier() -> Any:
+def _identifier() -> tuple[Any, frozenset[str]]:
+    """What tells languages, and those that it knows: none without the package py3langid."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier  # an extra
     except ImportError:
-        return None
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        return None, frozenset()
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    return identifier, frozenset(identifier.labels)
 
 
 def word_flags(sources: Iterable[str], targets: Iterable[str], lang: str) -> Iterator[dict[str, list[str]]]:

@@ -99,7 +99,7 @@ def test_the_time_limit_covers_the_look_up_of_the_host(monkeypatch: pytest.Monke
     {
         "fatal": (401, 403, 404, 451, 456),
         "rejected": (400, 413, 422),
-        "busy": (429, 503),
+        "busy": (429, 503, 529),
         "temporary": (408, 500),
     }.items(),
 )

@@ -24,6 +24,7 @@ from ccr_cli.metrics.chance import even_sum_r
 from ccr_cli.metrics.scripts import has_spaces
 from ccr_cli.report.tables import chance
 from ccr_cli.report.tables.comparable import BASELINE, PRETRAINED, base_label
+from ccr_cli.report.tables.retrieval import METRICS
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
 from ccr_cli.report.tables.translations import reference_words, score_signatures
 from ccr_cli.report.words import signature_words
@@ -38,7 +39,6 @@ from ccr_cli.report.words.numbers import (
     with_interval,
 )
 
-METRICS = ("R@1", "R@5", "R@10", "MedR", "mAP")
 FEW, FEW_QUERIES = 50, 100
 """Fewer items in a gallery, or fewer queries, give wide intervals."""
 SUSPICIOUS = 5

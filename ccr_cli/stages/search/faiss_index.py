@@ -1,4 +1,4 @@
-"""FAISS: approximate search over many entries, and its recall against exact search.
+"""FAISS, the only approximate search (`factory` has its kinds), and its recall against exact search.
 
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
