@@ -1,5 +1,10 @@
-"""Arrays of `.npy` files, mapped into memory after their header was checked."""
+"""Arrays that are mapped from files: of `.npy` files, after their header was checked, and large new ones."""
 
+import math
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +15,8 @@ from ccr_cli.artifacts.base import refuse_special
 from ccr_cli.errors import ArtifactError
 
 PICKLED = "holds pickled Python objects, which ccr never loads because loading them can run any program"
+LARGE = 2**28
+"""Bytes from which a new array is a file."""
 UNPICKLE = "if you trust it, save its arrays without pickle: np.savez('plain.npz', **{id: array, ...})"
 
 
@@ -28,3 +35,17 @@ def mapped(path: Path) -> npt.NDArray[Any]:
         if start == b"\x80" or "Python objects" in str(error):
             raise ArtifactError(f"{path} {PICKLED}", hint=UNPICKLE) from None
         raise ArtifactError(f"{path} is damaged or not a .npy file: {str(error)[:200]}") from None
+
+
+def empty(shape: Sequence[int], folder: Path) -> npt.NDArray[np.float32]:
+    """A new array whose values are not set.
+
+    A large one is mapped from a file without a name in the folder, which is gone with the process, however that ends;
+    the system can take back the memory. Where the folder has no room or is read-only, it is in memory.
+    """
+    size = math.prod(shape) * np.dtype(np.float32).itemsize
+    if size >= LARGE:
+        with suppress(OSError, AttributeError), tempfile.TemporaryFile(dir=folder) as file:  # macOS lacks the function
+            os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would kill whoever writes to it
+            return np.memmap(file, np.float32, "r+", shape=tuple(shape))
+    return np.empty(shape, np.float32)

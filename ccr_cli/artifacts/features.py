@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ccr_cli.artifacts.arrays import mapped
+from ccr_cli.artifacts import arrays
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.parquet import artifact_table, read_table, table_schema, write_table
 from ccr_cli.errors import ArtifactError
@@ -55,7 +55,7 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
 def read_shard(artifact: Artifact, shard: int, index: pd.DataFrame) -> npt.NDArray[np.float16]:
     """Maps the rows (N, D) of a shard; ArtifactError if they are not what the encoder and the shard's index promise."""
     path = artifact.file(shard_name(shard))
-    rows_ND, dim = mapped(path), artifact.json("encoder.json").get("dim")
+    rows_ND, dim = arrays.mapped(path), artifact.json("encoder.json").get("dim")
     if rows_ND.dtype != STORED or rows_ND.ndim != 2 or dim not in (rows_ND.shape[1], None):
         found = f"{rows_ND.dtype} of shape {rows_ND.shape}, expected {STORED.name} of shape (N, {dim})"
         raise ArtifactError(f"{path} holds {found}", artifact.rebuild_hint())
@@ -160,7 +160,7 @@ def _command(request: Mapping[str, Any], data: Path) -> str:
 def read_rows(
     artifact: Artifact, item_ids: Sequence[str], *, pooled: bool
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], list[str]]:
-    """Reads the rows of items in a given order; if `pooled`, the mean row of each.
+    """Reads the rows of items in a given order, into a file if they are many; if `pooled`, the mean row of each.
 
     Returns:
         Rows (N, D) in float32, the offset of each item's first row (V + 1,), and the ids of the items that have
@@ -182,7 +182,7 @@ def read_rows(
     for shard in sorted(index["shard"].unique()):
         block = read_shard(artifact, int(shard), index)
         if rows is None:
-            rows = np.empty((offsets[-1], block.shape[1]), dtype=np.float32)
+            rows = arrays.empty((int(offsets[-1]), block.shape[1]), artifact.path)
         for at in np.flatnonzero(index["shard"].to_numpy() == shard):
             first, count = int(index["first_row"].iloc[at]), int(index["n_rows"].iloc[at])
             part = block[first : first + count].astype(np.float32)

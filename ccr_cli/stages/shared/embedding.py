@@ -3,17 +3,15 @@
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
-import math
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from ccr_cli.artifacts import arrays
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import Tokenizer, Tokens
 from ccr_cli.errors import UnavailableError, UsageError
@@ -22,8 +20,6 @@ from ccr_cli.methods.base import Embedder
 BATCH = 1024
 PICTURES = 128
 """Batch size of items that are pictures, which a network encodes."""
-LARGE = 2**28
-"""Bytes from which a table of vectors is a file, if there is a folder for it."""
 
 
 @torch.no_grad()
@@ -48,18 +44,11 @@ def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V
 
 
 def _joined(parts: Iterator[Tensor], count: int, folder: Path | None = None) -> Tensor:
-    """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice.
-
-    A large one is mapped from a file without a name, which is gone with the process, however that ends.
-    """
+    """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice."""
     first, at = next(parts), 0
     shape = (count, *first.shape[1:])
-    if folder and first.device.type == "cpu" and math.prod(shape) * first.element_size() >= LARGE:
-        with tempfile.TemporaryFile(dir=folder) as file:
-            for part in chain([first], parts):
-                file.write(part.numpy().data)
-            return torch.from_numpy(np.memmap(file, np.float32, shape=shape))
-    table_ND = first.new_empty(shape)
+    on_host = first.device.type == "cpu"
+    table_ND = torch.from_numpy(arrays.empty(shape, folder)) if folder and on_host else first.new_empty(shape)
     for part in chain([first], parts):
         table_ND[at : at + len(part)] = part
         at += len(part)
