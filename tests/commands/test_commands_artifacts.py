@@ -459,3 +459,11 @@ def test_a_file_where_the_workspace_should_be(tmp_path: Path) -> None:
     done = toy.ccr("data", "import", "twemoji", workspace=tmp_path / "file")
     assert done.code == 4 and str(tmp_path / "file") in done.err and "--workspace" in done.err
     assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_run_of_a_wrong_name_is_answered_with_runs(finished: Chain) -> None:
+    runs = {path.name for path in (finished.root / "runs").iterdir() if not path.name.startswith(".")}
+    for word in ("runs/toys", "toys"):
+        done = finished.ccr("evaluate", word)
+        named = set(re.findall(r"(\w+)/[\w./-]+", done.err.partition("there are:")[2]))
+        assert done.code == 4 and named == {"runs"} and any(name in done.err for name in runs)

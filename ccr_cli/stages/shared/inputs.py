@@ -106,9 +106,9 @@ class Inputs:
         width = max(map(len, paths))
         lines = [f"\n  {path:{width}}  {text}".rstrip() for path, text in zip(paths, apart(matches), strict=True)]
         problem = f"several {kind} artifacts fit {described}".rstrip() + f":{''.join(lines)}"
-        words = [paths[-1], LATEST, *([f"{BEST}SumR"] if kind == "run" else [])]
+        words = [LATEST, *([f"{BEST}SumR"] if kind == "run" else [])]
         every = ["runs/* for all"] if kind == "run" and self.many else []
-        raise ArtifactError(problem, hint=f"name the one you mean, such as {', '.join([*words, *every])}")
+        raise ArtifactError(problem, hint=f"name one, such as {paths[-1]}; or {', '.join([*words, *every])}")
 
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""

@@ -163,10 +163,10 @@ def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactE
     if re.fullmatch(r"[\d.]+", word) and not Path(word).exists():
         raise UsageError(f"{word} is no artifact", hint="commas join the values of an option: --sweep noise=0.2,0.4")
     name = Path(word).name
-    near = [nearest(name, [path.name for path in some], _SHOWN) for some in (first, paths)]
     inside = [path for path in first if name and name in path.name]
-    paths = inside or [path for path in paths if path.name in (near[0] or near[1])] or first
-    problem = f"{word} does not exist: no path, and no artifact in {workspace.root}"
+    near = nearest(name, [path.name for path in first], _SHOWN)
+    paths = inside or [path for path in first if path.name in near] or first
+    problem = f"{word} does not exist: neither a path nor the name of an artifact in {workspace.root}"
     meant = f"{BEST}SumR" if word == "best" else next(iter(nearest(word, (LATEST, f"{BEST}SumR"), 1)), "")
     there = f"there are: {_listed(workspace, paths)}" if paths else "ccr data import FILE"
     return ArtifactError(problem, hint=f"did you mean {meant!r}?" if meant else there)

@@ -51,8 +51,9 @@ class Retranslation:
         requests = request, self.original.request
         new, old = ({k: v for k, v in r.items() if k == "engine" or k.startswith("set.")} for r in requests)
         if new == old and self.sent:
-            message = f"{self.original.name} was made by the same engine: the captions would come out the same"
-            hint = "another --engine, or another model or table of it with --set; or type corrections into the list"
+            none = "" if self.corrections else "the list has no corrections, and "
+            message = f"{none}{self.original.name} was made by the same engine: the captions would come out the same"
+            hint = "type corrections into the list; or another --engine, or another model or table of it with --set"
             raise UsageError(message, hint=hint)
 
     def corrected(self, captions: pd.DataFrame, lang: str) -> pd.DataFrame:
