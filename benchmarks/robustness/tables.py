@@ -236,7 +236,7 @@ def main_block(results: Results) -> str:
 
 def _bases(cell: Cell, cheaper: bool) -> list[Cell]:
     """What a method is compared with: `infonce` of as many models, also a `cheaper` one, itself without its judge."""
-    labels = [BASELINE] if cell.models == 1 or cell.label == TWICE else [BASELINE, TWICE] if cheaper else [TWICE]
+    labels = [BASELINE] if cell.models == 1 or cell.label == TWICE else [TWICE, BASELINE] if cheaper else [TWICE]
     bases = [Cell(label, *grid.methods()[label]) for label in labels if label != cell.label]
     if grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
         bases.append(replace(grid.judged_by(cell, "none"), label=grid.NO_JUDGE))
@@ -249,12 +249,16 @@ def _contrasts(
     """Differences in SumR, each a line, by column, which says where it is measured."""
     lines: list[tuple[Cell, Line]] = []
     for cell in cells:
+        known: set[str] = set()
         for base in _bases(cell, cheaper):
             pairs = [[grid.fitted(replace(each, **where)) for each in (cell, base)] for where in columns.values()]
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
             models = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
             gains = [results.difference([one], [other]) for one, other in pairs]
-            lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
+            new = {column for column, gain in zip(columns, gains, strict=True) if _measured(gain)}
+            if not models or not new <= known:  # one model says nothing more where two are measured
+                lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
+            known |= new
     return grouped(["SumR", *columns], lines)
 
 
@@ -517,15 +521,14 @@ def factorial_block(results: Results) -> str:
     found = [{row["seed"] for row in results.of(_factorial(*each, target))} for each in every for target in TARGETS]
     shared = set.intersection(*(seeds for seeds in found if seeds)) if any(found) else set()
     results = Results([row for row in results.rows if row["seed"] in shared])  # so that all cells are of the same draws
-    header = ["SumR", *grid.FACTORS, *(f"recovery, {judge}" for judge in JUDGED)]
+    header = ["SumR", *grid.FACTORS]
     blocks = []
     for target in TARGETS:
         lines: list[tuple[Cell, Line]] = []
         for models, cross_lingual in itertools.product((1, 2), (False, True)):
             cells = {judge: _factorial(models, cross_lingual, judge, target) for judge in grid.FACTORS}
-            sums = [results.sum_r(cell) for cell in cells.values()]
-            shares = [results.recovery(cells[judge], (cells["none"], cells["oracle"])) for judge in JUDGED]
-            lines.append((cells["none"], [f"{'with' if cross_lingual else 'without'} S-T", *sums, *shares]))
+            sums = map(results.sum_r, cells.values())
+            lines.append((cells["none"], [f"{'with' if cross_lingual else 'without'} S-T", *sums]))
         blocks.append(_titled(target, grouped(header, lines)))
     effects = {
         "the second model": [[each for each in every if each[0] == models] for models in (2, 1)],
@@ -550,10 +553,6 @@ def factorial_block(results: Results) -> str:
         header = ["SumR by, mean over the other factors", *(SWITCHED[target] for target in TARGETS)]
         blocks.append(markdown(header, gains))
     return "\n\n".join(blocks)
-
-
-JUDGED = ("two-group, both", "triangle")
-"""Judges of the factorial that can err."""
 
 
 def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cell:
