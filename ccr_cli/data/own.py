@@ -3,7 +3,7 @@
 import os
 import re
 import unicodedata
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,8 +99,8 @@ class OwnAssembly(Assembly):
         """The medium of every item that is named after it."""
         self.texts: set[tuple[str, str, str, str]] = set()
         """Item, language, set and text of every caption."""
-        self.retranslated: Counter[str] = Counter()
-        """Translations by language that are left out, as an earlier caption of the same text has another one."""
+        self.retranslated: defaultdict[str, list[str]] = defaultdict(list)
+        """Rows by language whose translation is left out, as an earlier caption of the same text has another one."""
         self.empty: list[str] = []
         """Places of the captions without a text."""
 
@@ -187,8 +187,8 @@ class OwnAssembly(Assembly):
             texts = captions.loc[captions["lang"] == table.source, "text"]
             several = self.retranslated[table.target]
             share = f"{counted(len(texts), 'caption')} in {table.source}, {sum(text in made for text in texts):,}"
-            others = counted(several, "further one of the same text is", "further ones of the same text are")
-            left_out = f"; {others} left out" if several else ""
+            rows = counted(len(several), "row gets", "rows get")
+            left_out = f"; {rows} the translation of an earlier one of equal text: {listed(several)}" if several else ""
             self.notes.append(f"{share} with a translation into {table.target}{left_out}")
 
     def _add_translations(self, record: Record, lang: str, text: str) -> None:
@@ -196,7 +196,8 @@ class OwnAssembly(Assembly):
         for target, made in record.translations if lang == self.variant.about["source_lang"] and text else ():
             table = self.translations.setdefault(own_table(lang, target, "").table, {})
             normal = unicodedata.normalize("NFC", made).strip()
-            self.retranslated[target] += bool(normal) and table.setdefault(text, normal) != normal
+            if normal and table.setdefault(text, normal) != normal:
+                self.retranslated[target].append(record.where)
 
     def _item_table(self) -> pd.DataFrame:
         items = super()._item_table()
