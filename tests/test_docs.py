@@ -198,10 +198,10 @@ def stale_defaults(config: Any, rows: Mapping[str, str]) -> list[str]:
 
     def forms(value: Any) -> set[str]:
         number = type(value) in (float, int)
-        return {f"{value:g}", f"{value:.0e}".replace("e-0", "e-")} if number else {str(value).lower()}
+        return {f"{value:g}", f"{value:.0e}".replace("e-0", "e-")} if number else {str(value), str(value).lower()}
 
     defaults = {name: forms(getattr(config(), name)) for name in own_options(config)}
-    return [name for name, shown in defaults.items() if not any(form in rows[name].lower() for form in shown)]
+    return [name for name, shown in defaults.items() if not any(form in rows[name] for form in shown)]
 
 
 def test_the_page_of_training_has_every_method_and_common_option() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ccr_cli.metrics.detection import FloatArray
-from ccr_cli.metrics.scripts import has_spaces
+from ccr_cli.metrics.scripts import base_language, has_spaces
 
 RESAMPLES = 1000
 """Of the sentences, for the interval."""
@@ -37,7 +37,7 @@ def tokenizer(lang: str) -> tuple[str, str]:
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    code = lang.lower().replace("_", "-").partition("-")[0]
+    code = base_language(lang)
     tokenizer = _TOKENIZERS.get(code, "13a")
     try:
         BLEU(tokenize=tokenizer)

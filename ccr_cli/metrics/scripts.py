@@ -46,13 +46,22 @@ def expected_scripts(lang: str) -> frozenset[str] | None:
 WITHOUT_SPACES = frozenset({"zh", "yue", "ja", "th", "lo", "km", "my"})
 
 
+def base_language(lang: str) -> str:
+    """The language of a code, without script and region.
+
+    >>> base_language("zh-Hant"), base_language("pt_BR")
+    ('zh', 'pt')
+    """
+    return lang.lower().replace("_", "-").partition("-")[0]
+
+
 def has_spaces(lang: str) -> bool:
     """Whether a language puts spaces between its words.
 
     >>> has_spaces("de"), has_spaces("zh-Hant")
     (True, False)
     """
-    return lang.lower().replace("_", "-").partition("-")[0] not in WITHOUT_SPACES
+    return base_language(lang) not in WITHOUT_SPACES
 
 
 def is_wrong_script(text: str, scripts: frozenset[str]) -> bool:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from ccr_cli.metrics.mtquality import evidence, left_in
+from ccr_cli.metrics.scripts import base_language
 
 FLAGS = {
     "numbers": "a number in the source's digits is missing in the translation",
@@ -127,21 +128,17 @@ def in_other_language(text: str, lang: str) -> str:
     another language; of names of two words it finds a third or less.
     """
     found, p = _language(text, lang)
-    return found if p >= LIKELY and dict(_identifier()[0].rank(text))[_base(lang)] < UNLIKELY else ""
+    return found if p >= LIKELY and dict(_identifier()[0].rank(text))[base_language(lang)] < UNLIKELY else ""
 
 
 def _language(text: str, lang: str) -> tuple[str, float]:
     """The most likely language and its probability; "" and 0 if it is the one expected, or none can be told."""
-    (identifier, labels), own = _identifier(), _base(lang)
+    (identifier, labels), own = _identifier(), base_language(lang)
     if own not in labels:
         return "", 0.0
     found, p = identifier.classify(text)
     alike = found in (own, "zxx") or any({own, found} <= set(group.split()) for group in _ALIKE)
     return ("", 0.0) if alike else (str(found), float(p))
-
-
-def _base(lang: str) -> str:
-    return lang.lower().partition("-")[0]
 
 
 @cache

@@ -222,7 +222,7 @@ def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
         f"recall@{recall['at']} {probability(recall['value'])} of exact search "
         f"({recall['queries']} queries: {about['measured_on']})"
     )
-    slower = "; so few entries need no index" if spent["query_ms"] >= spent["exact_query_ms"] else ""
+    slower = "; the index saves no time" if spent["query_ms"] >= spent["exact_query_ms"] else ""
     yield Line(f"  {spent['query_ms']:.2g} ms a query; exact search: {spent['exact_query_ms']:.2g} ms{slower}")
 
 
