@@ -430,9 +430,13 @@ def emit(
     sys.stdout.flush()
     failed = [a for a in made if a.counts.get("failed")]
     for artifact in failed:
+        from ccr_cli.artifacts.translation import BY_HAND  # with pandas, which other commands do without
+
         again = "fix them and import again" if artifact.kind == "dataset" else "retry them: --retry-failed"
-        if {"from", "concat"} & artifact.request.keys() or artifact.request.get("engine") == "recorded":
+        if {"from", "concat"} & artifact.request.keys() or artifact.request.get("engine") in ("recorded", BY_HAND):
             again = "add them where they come from (then import a data set again), and repeat the command with --force"
+            if artifact.kind == "translation":
+                again += "; or type them: ccr translate --only FILE.csv, columns source_caption_id and correction"
         console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)

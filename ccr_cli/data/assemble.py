@@ -82,6 +82,8 @@ class Assembly:
         """The reason for every file that could not be read."""
         self.translations: dict[str, dict[str, str]] = {}
         """Recorded translations by source text, by the name of their table."""
+        self.exceptions: dict[str, list[tuple[str, str, str]]] = {}
+        """By table: source text, translation and id of each caption that has another translation than its text."""
         self.notes: list[str] = []
         """Messages for the user: what was left out, and how much."""
         self.split_rule = ""

@@ -99,8 +99,8 @@ class OwnAssembly(Assembly):
         """The medium of every item that is named after it."""
         self.texts: set[tuple[str, str, str, str]] = set()
         """Item, language, set and text of every caption."""
-        self.retranslated: defaultdict[str, list[str]] = defaultdict(list)
-        """Rows by language whose translation is left out, as an earlier caption of the same text has another one."""
+        self.retranslated: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        """By table: the translations of captions, by position, whose text has another one in an earlier row."""
         self.empty: list[str] = []
         """Places of the captions without a text."""
 
@@ -170,8 +170,9 @@ class OwnAssembly(Assembly):
 
     def _caption(self, spec: FileSpec, record: Record, item: str) -> None:
         key = (item, record.lang or spec.lang, record.caption_set, caption_text(spec, record))
-        self._add_translations(record, key[1], key[-1])
-        if self.rules.tidy and key[-1] and key in self.texts:
+        repeated = self.rules.tidy and bool(key[-1]) and key in self.texts
+        self._add_translations(record, key[1], key[-1], repeated)
+        if repeated:
             self.left_out["left out, repeating another one of the item"] += 1
             return
         self.texts.add(key)
@@ -181,23 +182,23 @@ class OwnAssembly(Assembly):
         super()._caption(spec, record, item)
 
     def _translate(self, captions: pd.DataFrame) -> None:
-        """Leaves the tables as the captions' own rows made them, and says where a text has several translations."""
+        """Leaves the tables as the captions' own rows made them, and names the captions that differ from them."""
         for table in (spec for spec in self.variant.files if spec.role == "translations"):
             made = self.translations.get(table.table, {})
             texts = captions.loc[captions["lang"] == table.source, "text"]
-            several = self.retranslated[table.target]
+            if several := self.retranslated.get(table.table, {}):
+                own = captions.iloc[list(several)]
+                self.exceptions[table.table] = [*zip(own["text"], several.values(), own["caption_id"], strict=True)]
             share = f"{counted(len(texts), 'caption')} in {table.source}, {sum(text in made for text in texts):,}"
-            rows = counted(len(several), "row gets", "rows get")
-            left_out = f"; {rows} the translation of an earlier one of equal text: {listed(several)}" if several else ""
-            self.notes.append(f"{share} with a translation into {table.target}{left_out}")
+            self.notes.append(f"{share} with a translation into {table.target}")
 
-    def _add_translations(self, record: Record, lang: str, text: str) -> None:
-        """Adds the machine translations of a caption to the tables of recorded translations."""
+    def _add_translations(self, record: Record, lang: str, text: str, repeated: bool) -> None:
+        """Adds the machine translations of a caption, which may repeat one of its item, to the recorded ones."""
         for target, made in record.translations if lang == self.variant.about["source_lang"] and text else ():
-            table = self.translations.setdefault(own_table(lang, target, "").table, {})
-            normal = unicodedata.normalize("NFC", made).strip()
-            if normal and table.setdefault(text, normal) != normal:
-                self.retranslated[target].append(record.where)
+            name, normal = own_table(lang, target, "").table, unicodedata.normalize("NFC", made).strip()
+            table = self.translations.setdefault(name, {})
+            if normal and table.setdefault(text, normal) != normal and not repeated:
+                self.retranslated[name][len(self.rows) + sum(map(len, self.tables))] = normal
 
     def _item_table(self) -> pd.DataFrame:
         items = super()._item_table()

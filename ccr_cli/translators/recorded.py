@@ -2,7 +2,8 @@
 
 A data set ships tables `translations/<engine>-<source>-<target>.tsv` with the columns `source` and `target`, one
 sentence per line, escaped as in all tables of the dataset format; its manifest names engine, version and command. Texts
-are looked up exactly, in Unicode NFC and without white space at the ends.
+are looked up exactly, in Unicode NFC and without white space at the ends. A line with a `caption_id`, an optional third
+column, holds for that caption alone.
 
 Your own table is such a TSV; or CSV or Excel with these columns, among others; or JSON lines (`.jsonl`) with `source`,
 `target` and optionally `score`; or NRCCR's `*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of
@@ -19,7 +20,6 @@ from typing import Any
 
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
-from ccr_cli.console import say
 from ccr_cli.data.formats.base import stem
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows
@@ -34,6 +34,7 @@ _LANG = r"([a-z]{2,3}(?:-[A-Z][a-z]{3})?(?:-[A-Z]{2}|-[0-9]{3})?)"
 _FORMATS = (".tsv", ".csv", ".xlsx", ".jsonl", ".caption.txt")
 _FACTS = ("source", "target", "engine", "version", "command", "licence")
 _NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
+_Entries = dict[str, Translation]
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Translator:
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
         self.source, self.target = source, target
         self._table = self._choose(config, dataset_dir)
-        self._entries = _read(self._table.path, dataset_dir, source)
+        self._entries, self.by_caption = _read(self._table.path, dataset_dir, source)
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
@@ -159,25 +160,29 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     return list(tables.values())
 
 
-def _read(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
-    """Reads a file of translations in any of the formats, by source text."""
+def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _Entries]:
+    """Reads a file of translations in any of the formats: by source text, and exceptions by the id of a caption."""
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
-    entries: dict[str, Translation] = {}
+    entries: _Entries = {}
+    by_caption: _Entries = {}
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".xlsx": _read_table}
-    for line, source, target, score in readers.get(path.suffix.lower(), _read_tsv)(path):
+    for line, source, target, score, caption in readers.get(path.suffix.lower(), _read_tsv)(path):
         translation = Translation(_key(target), score)
-        if entries.setdefault(_key(source), translation).text != translation.text:
-            raise ArtifactError(f"{path}, line {line}: {source!r} has another translation in an earlier line")
-    return entries
+        known, key = (by_caption, caption) if caption else (entries, _key(source))
+        if known.setdefault(key, translation).text != translation.text:
+            what = repr(caption or source)
+            raise ArtifactError(f"{path}, line {line}: {what} has another translation in an earlier line")
+    return entries, by_caption
 
 
-_Lines = Iterator[tuple[int, str, str, float | None]]
-"""The number of each line, source, target and score."""
+_Lines = Iterator[tuple[int, str, str, float | None, str]]
+"""The number of each line, source, target, score, and the id of the only caption that it holds for."""
 
 
 def _read_tsv(path: Path) -> _Lines:
-    yield from ((line, source, target, None) for line, (source, target) in read_tsv(path, ("source", "target")))
+    for line, (source, target, caption) in read_tsv(path, ("source", "target", "caption_id"), ("caption_id",)):
+        yield line, source, target, None, caption
 
 
 def _read_table(path: Path) -> _Lines:
@@ -197,7 +202,7 @@ def _read_table(path: Path) -> _Lines:
         if len(fields) != len(names):
             hint = "put a text that contains the delimiter in quotes"
             raise ArtifactError(f"{path}, line {line}: {len(fields)} fields, expected {len(names)}", hint)
-        yield line, fields[names.index("source")], fields[names.index("target")], None
+        yield line, fields[names.index("source")], fields[names.index("target")], None, ""
 
 
 def _read_jsonl(path: Path) -> _Lines:
@@ -209,14 +214,14 @@ def _read_jsonl(path: Path) -> _Lines:
             source, target, score = entry["source"], entry["target"], entry.get("score")
             if not (isinstance(source, str) and isinstance(target, str)):
                 raise TypeError
-            yield number, source, target, None if score is None else float(score)
+            yield number, source, target, None if score is None else float(score), ""
         except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError):
             form = '{"source": TEXT, "target": TEXT, "score": NUMBER or none}'
             raise ArtifactError(f"{path}, line {number}: expected {form}") from None
 
 
-def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str, Translation]:
-    """Joins lines of ITEM#TAG#NUMBER with the data set's captions; the first of two for one text counts."""
+def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _Entries]:
+    """Joins lines of ITEM#TAG#NUMBER with the data set's captions."""
     if dataset_dir is None or not (dataset_dir / "captions.parquet").is_file():
         raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
     data = dataset.read(base.load(dataset_dir))
@@ -224,24 +229,21 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> dict[str,
         hint = "leave out --back, --with-queries and --rounds, or bring a TSV with the sentences of both languages"
         raise UsageError(f"{path.name} translates captions in {data.source_lang}, not in {lang}", hint=hint)
     frame = data.captions[data.captions["lang"] == lang]
-    source_of: dict[tuple[str, int], str] = {}
-    for item, k, text in zip(frame["item_id"], frame["k"], frame["text"], strict=True):
-        if source_of.setdefault((item, int(k)), text) != text:
+    source_of: dict[tuple[str, int], tuple[str, str]] = {}
+    for item, k, caption, text in zip(*(frame[name] for name in ("item_id", "k", "caption_id", "text")), strict=True):
+        if source_of.setdefault((item, int(k)), (caption, text)) != (caption, text):
             message = f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}"
             raise ArtifactError(message, hint="a TSV with the columns source and target")
-    entries: dict[str, Translation] = {}
-    differing = 0
+    found: dict[tuple[str, str], Translation] = {}
     for line in hashtag(path):
         k = line.k or 0
         source = source_of.get((line.item, k), source_of.get((stem(line.item), k)))
         if source is not None:
-            translation = Translation(_key(line.text))
-            differing += entries.setdefault(_key(source), translation) != translation
-    if differing:
-        say(f"{path.name}: {differing} captions repeat an earlier text with another translation, which is not used")
-    if not entries:
+            found.setdefault(source, Translation(_key(line.text)))
+    if not found:
         raise ArtifactError(f"{path} has no line for a caption of this data set in {lang}")
-    return entries
+    entries = {_key(text): translation for (_, text), translation in reversed(found.items())}
+    return entries, {caption: made for (caption, text), made in found.items() if entries[_key(text)] != made}
 
 
 def _key(text: str) -> str:

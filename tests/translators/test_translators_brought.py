@@ -110,10 +110,7 @@ def test_a_caption_file(ending: str, root: Path, tmp_path: Path) -> None:
     assert made.request["set.table"].startswith("sha256:")
 
 
-def test_captions_of_one_text_with_two_translations(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Tables are keyed by text: the first translation counts, and it is said how many differ."""
+def test_captions_of_one_text_with_two_translations(root: Path, tmp_path: Path) -> None:
     folder = toy.toy()
     lines = captions(folder)
     folder.captions = [row for row in folder.captions if row[2] == "en"]
@@ -121,9 +118,12 @@ def test_captions_of_one_text_with_two_translations(
     place = toy.ok("data", "import", folder.write(tmp_path / "same"), "--force", workspace=root).paths[-1]
     table = tmp_path / "x.caption.txt"
     table.write_text("\n".join(lines), encoding="utf-8")
-    first = folder.captions[0][4]
-    assert translated(make(table, place), [first]) == [Translation(first.upper())]
-    assert ": 1 captions" in capsys.readouterr().err
+    first, second = folder.captions[0], folder.captions[2]
+    text, other = lines[0].split(" ", 1)[1], lines[2].split(" ", 1)[1]
+    assert text != other and translated(make(table, place), [first[4]]) == [Translation(text)]
+    call = ("translate", "--lang", "de", "--engine", "recorded", "--set", f"table={table}")
+    made = translation.read(toy.ok(*call, place, workspace=root).made).set_index("source_caption_id")["text"]
+    assert (made[first[0]], made[second[0]]) == (text, other), "each caption has its own line"
 
 
 @pytest.mark.parametrize(

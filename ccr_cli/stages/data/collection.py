@@ -1,7 +1,7 @@
 """Import of a collection: its official files, checked against the manifest, become a dataset artifact."""
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -189,9 +189,12 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
         write_table(site.folder / "items.parquet", items, dataset.ITEMS)
         write_table(site.folder / "captions.parquet", captions, dataset.CAPTIONS)
         for table, texts in assembly.translations.items():
+            rows: Iterable[tuple[str, ...]] = chain([("source", "target")], texts.items())
+            if exceptions := assembly.exceptions.get(table):
+                rows = [("source", "target", "caption_id"), *((*pair, "") for pair in texts.items()), *exceptions]
             (site.folder / "translations").mkdir(exist_ok=True)
             with (site.folder / "translations" / table).open("w", encoding="utf-8", newline="") as file:
-                file.writelines(map(write_tsv_line, chain([("source", "target")], texts.items())))
+                file.writelines(map(write_tsv_line, rows))
         media_root = options.media_root or source.media_root(items)
         site.environment["media_root"] = workspace.relative(media_root)
         failed = source.write_manifest(site, assembly.translations, assembly.refused, assembly.split_rule)

@@ -19,7 +19,7 @@ from ccr_cli.stages.extract.encoding import Resources, encode
 from ccr_cli.stages.extract.options import ExtractOptions
 from ccr_cli.stages.extract.write_features import Bounds, Pieces, write_outcome
 from ccr_cli.stages.shared.embedding import choose_device
-from ccr_cli.stages.shared.failures import read_failures, refuse_too_many
+from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.media import MediaReader, Medium
 from ccr_cli.stages.shared.options import configure, identified
@@ -225,8 +225,7 @@ class ExtractJob:
         index = self.pieces.write_shards(site.folder)
         errors = index.loc[index["status"] == "failed", "error"]
         self.refuse_too_many(len(errors), len(index), next(iter(errors), ""), self.pieces.bounds())
-        attempts = {r["id"]: r["attempt"] for r in read_failures(site.folder)} if self.options.retry_failed else {}
-        counts = write_outcome(site.folder, index, self.pieces.about(), attempts)
+        counts = write_outcome(site.folder, index, self.pieces.about(), retried=self.options.retry_failed)
         site.environment |= {"device": str(choose_device(self.options.device)), **self._measured}
         typed = asdict(self._config).items()
         site.environment["given"] = {k: v for k, v in typed if self._recorded.get(k, v) != v}

@@ -393,18 +393,15 @@ def write_shards(
 
 
 def write_outcome(
-    folder: Path, index: pd.DataFrame, about: Mapping[str, Any], attempts: Mapping[str, int] | None = None
+    folder: Path, index: pd.DataFrame, about: Mapping[str, Any], *, retried: bool = False
 ) -> dict[str, int]:
-    """Writes the failures and `encoder.json` beside the shards; returns the artifact's counts.
-
-    `attempts` is how often a failed item was tried before.
-    """
+    """Writes the failures, perhaps `retried`, and `encoder.json` beside the shards; returns the artifact's counts."""
     failed = index[index["status"] == "failed"]
     records = []
     for item, error in zip(failed["item_id"], failed["error"], strict=True):
         cause, _, message = str(error).partition(": ")  # the format of the column
-        records.append(failure(item, "extract", cause, message, (attempts or {}).get(item, 0) + 1))
-    write_failures(folder, records)
+        records.append(failure(item, "extract", cause, message))
+    write_failures(folder, records, retried=retried)
     base.write_json(folder / _ABOUT, about)
     counts = {"items": len(index), "rows": int(index["n_rows"].sum()), "failed": len(failed)}
     if damaged := int((index["status"] == "damaged").sum()):

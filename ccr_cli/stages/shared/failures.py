@@ -10,17 +10,25 @@ from ccr_cli.console import escaped
 from ccr_cli.errors import ArtifactError, CcrError, redact
 
 
-def failure(item: str, stage: str, error: str, message: str, attempt: int = 1) -> dict[str, Any]:
+def failure(item: str, stage: str, error: str, message: str) -> dict[str, Any]:
     """Makes a failure record; its message is redacted."""
-    return {"id": item, "stage": stage, "error": error, "message": redact(message), "attempt": attempt}
+    return {"id": item, "stage": stage, "error": error, "message": redact(message), "attempt": 1}
 
 
-def write_failures(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Writes `failures.jsonl`, or removes it if nothing failed."""
+def write_failures(folder: Path, records: Sequence[dict[str, Any]], *, retried: bool = False) -> None:
+    """Writes `failures.jsonl`, or removes it if nothing failed.
+
+    Failures that were `retried` count the attempts. If all of them failed again, the file stays as it was: so does then
+    the artifact's id, and what was made from it stays current.
+    """
     path = folder / FAILURES
     if not records:
         path.unlink(missing_ok=True)
         return
+    attempts = {record["id"]: record["attempt"] for record in read_failures(folder)} if retried else {}
+    if attempts.keys() == {record["id"] for record in records}:
+        return
+    records = [record | {"attempt": attempts.get(record["id"], 0) + 1} for record in records]
     with atomic_open(path, "w") as handle:
         handle.writelines(escaped(json.dumps(record, ensure_ascii=False)) + "\n" for record in records)
 

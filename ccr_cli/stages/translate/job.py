@@ -259,12 +259,12 @@ class TranslationJob:
         for steps, captions in self.chains:
             rows = captions.assign(origin=captions["caption_id"], status="ok")
             for step, results in walk(engines, steps, captions, WorkPart(), earlier):
-                engine = engines.of(step)
+                engine, own = engines.of(step), engines.by_caption(step)
                 environment[f"engine.{step.direction}"] = facts = engine.describe()
                 count = getattr(engine, "usage", None)
                 if usage := count and count(results.values()):
                     self.usage[step.direction] = usage
-                rows = _rows(rows, step, results, facts)
+                rows = _rows(rows, step, results, own, facts)
                 translated = rows[rows["status"] == "ok"]
                 if step.direction.startswith("round"):
                     rounds.append(translated)
@@ -366,7 +366,7 @@ class TranslationJob:
     def earlier(self, folder: Path) -> dict[str, Results]:
         """The results of each step in a building folder that starts from a complete artifact (`--retry-failed`)."""
         path = folder / "captions.parquet"
-        if not path.is_file():
+        if not path.is_file() or self.engine == "recorded":
             return {}
         frame = read_table(path, translation.CAPTIONS)
         if self.again:
@@ -391,12 +391,26 @@ def walk(
     for step in steps:
         results = run(engines, step, groups, earlier.get(step.direction, {}))
         yield step, results
-        groups = follow(groups, results)
+        own = begin(made.text for made in engines.by_caption(step).values() if made.text)
+        groups = follow(groups, results) + own
 
 
-def _rows(rows: pd.DataFrame, step: Step, results: Results, facts: Mapping[str, str]) -> pd.DataFrame:
-    """The artifact's rows of a step; captions that failed in an earlier step have failed in this one too."""
-    outcomes = [results[text] if ok else None for text, ok in zip(rows["text"], rows["status"] == "ok", strict=True)]
+def _rows(
+    rows: pd.DataFrame, step: Step, results: Results, own: Mapping[str, Translation], facts: Mapping[str, str]
+) -> pd.DataFrame:
+    """The artifact's rows of a step; captions that failed in an earlier step have failed in this one too.
+
+    Args:
+        rows: The captions, or the rows of the step before.
+        step: The step.
+        results: The result of each text.
+        own: The result of captions, by id, that have another one than their text.
+        facts: The engine's description.
+    """
+    outcomes = [
+        own.get(caption) or results[text] if ok else None
+        for caption, text, ok in zip(rows["caption_id"], rows["text"], rows["status"] == "ok", strict=True)
+    ]
     prefix = f"{step.direction}: " if step.direction.startswith("round") else ""
     status = [
         earlier if outcome is None else "ok" if outcome.text else f"{prefix}{outcome.error}"

@@ -163,7 +163,10 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         raise UsageError(problem, hint="leave --lang out")
 
     rows = pairs.frame.assign(correction=pairs.correction)
-    rows = rows[rows["lang"] == lang] if "lang" in rows else rows
+    if foreign := sorted(pairs.langs - {lang}):
+        pairs_left = counted(int((rows["lang"] != lang).sum()), "pair")
+        say(f"{only}: {pairs_left} in {' and '.join(foreign)}, left out of the translation into {lang}")
+        rows = rows[rows["lang"] == lang]
 
     def of_data(artifact: base.Artifact) -> bool:
         return made_from(data.artifact)(artifact) and translation.language(artifact) == lang
@@ -178,7 +181,8 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         rows = rows[rows["alternative"] == original.path.name]
     other = rows.iloc[:0]
     if "translation" in rows:
-        forward = forward_texts(translation.read(original))
+        table = translation.read(original)
+        forward = forward_texts(table) | {(id_, "") for id_ in table.loc[table["status"] != "ok", "source_caption_id"]}
         judged_N = [pair in forward for pair in texts_of(rows, "translation")]
         other = rows[~np.array(judged_N, dtype=bool)]
     noisy = rows["verdict"] == "noisy" if "verdict" in rows else rows["correction"] == ""

@@ -18,7 +18,7 @@ from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import CcrError, ResourceError, UnavailableError, UsageError
 from ccr_cli.metrics.word_flags import FLAGS, word_flags
-from ccr_cli.stages.shared.failures import failure, read_failures, refuse_too_many, write_failures
+from ccr_cli.stages.shared.failures import failure, refuse_too_many, write_failures
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, parse_part, rank_and_size
 from ccr_cli.stages.translate import steps
@@ -66,14 +66,13 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
     if job.again:
         frame = job.again.merge(frame, job.options.lang, job.source.source_lang)
     failed = frame[frame["status"] != "ok"]
-    attempts = {r["id"]: r["attempt"] for r in read_failures(site.folder)} if job.options.retry_failed else {}
     records = [
-        failure(caption, "translate", "NotTranslated", reason, attempts.get(caption, 0) + 1)
+        failure(caption, "translate", "NotTranslated", reason)
         for caption, reason in zip(failed["caption_id"], failed["status"], strict=True)
     ]
     rows = frame.assign(status=frame["status"].where(frame["status"] == "ok", "failed"))
     write_table(site.folder / "captions.parquet", rows, translation.CAPTIONS)
-    write_failures(site.folder, records)
+    write_failures(site.folder, records, retried=job.options.retry_failed)
     quality, summary = assess(frame, job.source)
     write_table(site.folder / "quality.parquet", quality, translation.QUALITY)
     for direction, usage in job.usage.items():

@@ -78,6 +78,11 @@ class Engines:
         engine: Translator = self._engine
         return engine
 
+    def by_caption(self, step: Step) -> Mapping[str, Translation]:
+        """The results of a step by caption id that precede those by text."""
+        found: Mapping[str, Translation] = getattr(self.of(step), "by_caption", {})
+        return found
+
     def config_of(self, step: Step) -> Any:
         """The engine's options for a step.
 

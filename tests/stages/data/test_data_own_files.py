@@ -346,18 +346,39 @@ def test_a_column_of_machine_translations_is_recorded(
 ) -> None:
     spanish = {"a red shoe": "un zapato rojo", "a blue shoe": "un zapato azul", "a hat": "un sombrero"}
     rows = [(n, key, text, spanish.get(text)) for n, (key, text) in enumerate(CAPTIONS.items())]
-    frame = pd.DataFrame([*rows, (9, "d.jpg", "a hat", "una gorra")], columns=header)
+    later = [(9, "d.jpg", "a hat", "una gorra"), (10, "d.jpg", "a hat", "un gorro"), (11, "a.jpg", "a hat", "")]
+    frame = pd.DataFrame([*rows, *later], columns=header)
     save(frame, name)
     done, data = products(name, *(["--columns", columns] if columns else []))
-    assert set(data.captions["lang"]) == {"en"} and len(data.captions) == 5
-    assert "5 captions in en, 4 with a translation into es; 1 row" in done.err and re.search(
-        rf"equal text: .*{name}, \w+ 6", done.err
-    )
+    assert set(data.captions["lang"]) == {"en"} and len(data.captions) == 6
+    assert "6 captions in en, 5 with a translation into es" in done.err
     assert "not read: 'Nr'" in done.err
     made = toy.ccr("translate", "--lang", "es", workspace=Path("space"))
+    assert made.code == 3, "one was not translated"
+    sources = data.captions.set_index("caption_id")["text"]
     table = translation.read(made.made)
-    texts = dict(zip(table["source_caption_id"], table["text"], strict=True))
-    assert {*filter(None, texts.values())} == {*spanish.values()} and made.code == 3, "one was not translated"
+    made_of = set(zip(table["item_id"], table["source_caption_id"].map(sources), table["text"], strict=True))
+    assert made_of == {
+        ("a", "a red shoe", "un zapato rojo"), ("b", "a blue shoe", "un zapato azul"), ("c", "a hat", "un sombrero"),
+        ("d", "Café au lait", None), ("d", "a hat", "una gorra"), ("a", "a hat", "un sombrero"),
+    }, "each row has its own translation, or that of its text"  # fmt: skip
+    again = toy.ccr("translate", "--lang", "es", "--retry-failed", workspace=Path("space"))
+    assert translation.read(again.made).equals(table)
+
+
+def test_a_caption_without_a_translation_gets_one_from_a_list(here: Path) -> None:
+    made_of = {"a red shoe": "ein roter Schuh", "a blue shoe": "ein blauer Schuh", "a hat": "ein Hut"}
+    write("own.csv", ("image", "en", "mt_de"), *[(key, text, made_of.get(text, "")) for key, text in CAPTIONS.items()])
+    data = products("own.csv")[1]
+    done = toy.ccr("translate", "--lang", "de", "--engine", "recorded", "--max-failed", "0.5", workspace=Path("space"))
+    assert done.code == 3 and "--only" in done.err and "--retry-failed" not in done.err
+    ids = data.captions.set_index("text")["caption_id"]
+    rows = [(ids["Café au lait"], "de", "", "Milchkaffee"), (ids["a hat"], "fr", "un chapeau", "le chapeau")]
+    write("list.csv", ("source_caption_id", "lang", "translation", "correction"), *rows)
+    mended = toy.ccr("translate", "--only", "list.csv", "--lang", "de", workspace=Path("space"))
+    assert mended.code == 0 and "1 pair in fr" in mended.err
+    texts = translation.read(mended.made).set_index("source_caption_id")["text"]
+    assert dict(texts) == {ids[text]: made_of.get(text, "Milchkaffee") for text in CAPTIONS.values()}
 
 
 def test_captions_with_translations_need_no_pictures(here: Path) -> None:

@@ -50,6 +50,25 @@ def test_every_caption_is_there_in_all_directions(sources: Chain) -> None:
     assert set(query["split"]) == {"val", "test"} and set(query["lang"]) == {"en"}
 
 
+def test_a_line_of_a_table_may_hold_for_one_caption(tmp_path: Path) -> None:
+    """Its translation is translated back as it is, and other captions of that text keep the text's."""
+    folder = toy.toy()
+    one, other = folder.captions[0], folder.captions[2]
+    other[4] = one[4]
+    folder.tables["es-en"]["circunferencia"] = "circumference"
+    place = folder.write(tmp_path / "toy")
+    (table,) = (place / "translations").glob("*-en-es.tsv")
+    header, *lines = table.read_text(encoding="utf-8").splitlines()
+    rows = [f"{header}\tcaption_id", *(f"{line}\t" for line in lines), f"{other[4]}\tcircunferencia\t{other[0]}"]
+    table.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    root = tmp_path / "workspace"
+    toy.ok("data", "import", place, workspace=root)
+    texts = translation.read(translated(root, "--back").made).set_index("caption_id")["text"]
+    forward, back = texts[f"{other[0]}@es"], texts[f"{other[0]}@es@en"]
+    assert (forward, back) == ("circunferencia", "circumference")
+    assert (texts[f"{one[0]}@es"], texts[f"{one[0]}@es@en"]) == ("círculo rojo", "red circle")
+
+
 def test_an_empty_caption_is_left_out_when_it_is_imported(tmp_path: Path) -> None:
     folder = toy.toy()
     folder.captions[0][4] = "  "
@@ -98,6 +117,7 @@ def test_captions_that_fail_are_recorded_and_tried_again(tmp_path: Path, engine:
     assert now.loc["red-circle-en0@es", "text"] == missing[0]
     rest = [i for i in frame.index if i not in found]
     assert now.loc[rest, "text"].equals(frame.loc[rest, "text"]), "what succeeded is kept"
+    assert translated(root, *options, "--retry-failed").made.id == again.made.id, "nothing gained, nothing stale"
     engine.knows(known | {"blue bar": missing[1]})
     last = translated(root, *options, "--retry-failed")
     assert last.code == 0 and not last.made.has(base.FAILURES)
