@@ -10,7 +10,7 @@ import pandas as pd
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, diagnosis, translation
-from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts.build import Build, build_artifact, recorded_as, recorded_words
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import counted, say, warn
@@ -87,7 +87,9 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
         return _diagnose(site, data, translated, others, witnesses)
 
     parents = [data, translated, *others]
-    return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
+    chosen = [] if options.witness else [f"--witness={inputs.workspace.relative(other.path)}" for other in others]
+    with recorded_as([*recorded_words(), *chosen]):  # ccr rebuild compares with the same ones
+        return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 
 def _diagnose(

@@ -202,6 +202,9 @@ def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> N
     assert "translations/toy/other" in done.err and done.made.request["witnesses"] == [other.id[:12]]
     assert [parent.id for parent in done.made.parents][1:] == [original.id, other.id] and done.made.name != alone.name
     assert str(other.path) not in done.out, "what comes next in a pipe would train on it"
+    command = done.made.rebuild_command()
+    assert command[-2] == "--witness=translations/toy/other" and "translations/toy/other" not in command, command
+    assert toy.ok("diagnose", original.path, *command[-2:], workspace=root).made.id == done.made.id
     assert toy.ok("diagnose", original.path, "--witness", "none", workspace=root).made.id == alone.id
     assert toy.ok("diagnose", original.path, "--witness", "other", workspace=root).made.id == done.made.id
     for options in (("--witness", "toy/es-recorded"), ("--witness", "toy")):
