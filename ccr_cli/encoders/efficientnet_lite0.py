@@ -71,8 +71,8 @@ class Encoder:
         network = code.EfficientNet.from_name(self.name, image_size=config.image_size)
         network.load_state_dict(torch.load(path, weights_only=True, map_location="cpu"), strict=True)
         network.eval().requires_grad_(False)
-        network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
-        self._features: Callable[[torch.Tensor], torch.Tensor] = network.extract_features
+        self._network = network.to(device=device, dtype=dtype, memory_format=torch.channels_last)
+        self._features: Callable[[torch.Tensor], torch.Tensor] = self._network.extract_features
         # a CPU is three times as fast on parts whose feature maps stay in its cache as on a whole batch
         self._part = max(1, _PART_PIXELS // config.image_size**2) if device.type == "cpu" else 1024
 

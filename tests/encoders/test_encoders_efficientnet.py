@@ -76,6 +76,7 @@ def test_shape_type_and_independence_of_the_batch(encoder: lite0.Encoder) -> Non
     assert many.shape == (8, 1280) and torch.allclose(many[6:], both, atol=1e-4)
     assert encoder.encode(pixels[:0]).shape == (0, 1280)
     assert torch.isfinite(both).all() and (both >= 0).all() and both.std() > 0
+    assert 4 * 4_600_000 < base.weights_bytes(encoder) < 4 * 4_700_000, "4.65 million parameters, of EfficientNet-Lite0"
 
 
 def test_pixels_are_squashed_and_scaled(encoder: lite0.Encoder) -> None:

@@ -254,7 +254,7 @@ def _costs(
             texts_per_second=float(np.median(rates.get(run_id, [math.nan]))),
             items_per_second=of_features.get("items_per_second", math.nan),
             run_bytes=float(sum(sizes)),
-            encoder_bytes=of_features.get("weights_bytes", math.nan),
+            encoder_bytes=of_features.get("weights_bytes") or math.nan,  # older features say 0 of some encoders
             langs=tuple(sorted(langs)) if artifact.counts.get("epochs") else (),
             devices=tuple({str(e["device"]) for e in (environment, of_features) if e.get("device")}),
         )
