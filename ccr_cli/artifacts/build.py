@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ _MOVING = re.compile("-|latest|best:.*")
 _RUST = re.compile(r"\(os error (\d+)\)")
 """End of the errors of libraries in Rust, such as safetensors."""
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_HOLDER = re.compile(r"pid=(\d+) host=(\S+)")
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -396,9 +398,24 @@ def _tidy(final: Path) -> None:
 
 
 def in_work(final: Path) -> bool:
-    """Whether another process is building an artifact, or was within the last lease."""
+    """Whether another process is building an artifact; one of another machine, whether it was within the last lease."""
     lock = _lock(final)
-    return lock.exists() and not _silent(lock)
+    return lock.exists() and not _silent(lock) and not _died_here(lock)
+
+
+def _died_here(lock: Path) -> bool:
+    """Whether the holder of a lock ran on this machine, as the same processes see it, and has ended."""
+    held, here, namespace = _HOLDER.fullmatch(_holder(lock)), socket.gethostname(), Path("/proc/self/ns/pid")
+    names = {here, f"{here}?pidns-{namespace.stat().st_ino:x}"} if namespace.exists() else {here}  # as filelock has it
+    if held is None or held[2] not in names:
+        return False
+    try:
+        os.kill(int(held[1]), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass  # another user's process
+    return False
 
 
 def _lock(final: Path) -> Path:

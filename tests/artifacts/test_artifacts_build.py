@@ -215,8 +215,11 @@ def test_second_writer_is_kept_out_and_a_dead_one_taken_over(tmp_path: Path) -> 
             write(tmp_path)
         assert str(process.pid) in caught.value.message and socket.gethostname() in caught.value.message
         assert caught.value.exit_code == 7
+        assert build.in_work(tmp_path / "reports" / "a")
         process.send_signal(signal.SIGKILL)
         process.wait()
+        assert not build.in_work(tmp_path / "reports" / "a"), "the lock has just been refreshed"
+        assert "rm -r reports/a.partial" in build.unfinished(Workspace(tmp_path))[0][2]
         started = time.monotonic()
         made = write(tmp_path)
         print(f"taken over after {time.monotonic() - started:.3f} s")
@@ -230,9 +233,12 @@ def test_lock_of_a_writer_that_died_on_another_host_is_taken_over(
     (tmp_path / "reports").mkdir()
     lock = tmp_path / "reports" / "a.lock"
     token, start = "0" * 32, 10**57
-    lock.write_text(f"filelock/2\npid=1\nhost=elsewhere\nmode=lease\ntoken={token}\nduration=0.5\nstart={start}\n")
-    with pytest.raises(LockedError, match="pid=1 host=elsewhere"):
+    lock.write_text(
+        f"filelock/2\npid=4194999\nhost=elsewhere\nmode=lease\ntoken={token}\nduration=0.5\nstart={start}\n"
+    )
+    with pytest.raises(LockedError, match="pid=4194999 host=elsewhere"):
         write(tmp_path)
+    assert build.in_work(tmp_path / "reports" / "a")
     os.utime(lock, (0, 0))
     assert write(tmp_path).has("text.txt")
     assert not lock.exists()
