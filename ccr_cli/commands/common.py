@@ -53,6 +53,8 @@ _ARTIFACTS = (
     "Artifacts to work on, in any order: paths, names or their beginnings, `latest`, `best:SumR` (the best run on "
     "validation), or `-`, which reads paths from standard input. Default: those of the workspace that fit."
 )
+_Misuse: Any = typer.BadParameter.__base__
+"""Typer's class of mistakes on a command line."""
 _EXPANDED = "ccr.expanded"
 """The key of a context under which the words of a file of settings are kept."""
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
@@ -166,10 +168,16 @@ class Command(TyperCommand):
         end = args.index("--") if "--" in args else len(args)
         words = [word.partition("=") for word in args[:end]]
         current = [f"{renamed.get(flag, flag)}{equals}{value}" for flag, equals, value in words]
-        if not ctx.resilient_parsing:
-            current = self._with_file(ctx, current, args[end:])
-            self._refuse_unknown(ctx, current)
-        rest = super().parse_args(ctx, [*current, *args[end:]])
+        if ctx.resilient_parsing:
+            return super().parse_args(ctx, [*current, *args[end:]])
+        current = self._with_file(ctx, current, args[end:])
+        given = self._refuse_unknown(ctx, current)
+        try:
+            rest = super().parse_args(ctx, [*current, *args[end:]])
+        except _Misuse as error:
+            param, problem = getattr(error, "param", None), error.message[:1].lower() + error.message[1:].rstrip(".")
+            flag = f"{param.opts[0]} {given.get(param.name, '')}".rstrip() + ": " if param else ""
+            _exit(UsageError(flag + problem, f"{ctx.command_path} --help"))
         for flag in {flag for flag, *_ in words} & set(renamed):
             note_renamed(flag, renamed[flag], quiet=bool(ctx.params.get("quiet")))
         return rest
@@ -198,8 +206,8 @@ class Command(TyperCommand):
         with recorded_as(ctx.meta[_EXPANDED]) if _EXPANDED in ctx.meta else nullcontext():
             return super().invoke(ctx)
 
-    def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> None:
-        """Ends the program at a flag that the command does not have, with what may be meant."""
+    def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> dict[str, str]:
+        """Ends the program at a flag that the command does not have, with what may be meant; returns flags' values."""
         flags = {name: param for param in self.params for name in param.opts if name.startswith("-")}
         bare = {name for name, p in flags.items() if getattr(p, "is_flag", False) or getattr(p, "count", False)}
         given: dict[str, str] = {}
@@ -216,6 +224,7 @@ class Command(TyperCommand):
                     setting = f"--set {settings.get(near)}={'VALUE' if value.startswith('-') or not value else value}"
                     hint = f"did you mean --{near}?" if f"--{near}" in flags else setting
                 _exit(UsageError(f"{ctx.command_path} has no option {flag}", hint))
+        return given
 
 
 def _settings(command: str, given: Mapping[str, str]) -> list[str]:

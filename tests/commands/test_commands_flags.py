@@ -101,9 +101,14 @@ def test_a_misspelt_word_is_answered_with_the_nearest(words: str, hint: str, sou
 
 
 def test_a_flag_is_checked() -> None:
-    for flag in ("--size", "--top"):
-        code, output = run(flag, "0")
-        assert code == 2 and flag in output
+    for words, problem in (
+        ("--size 0", "--size 0"),
+        ("--top=0", "--top 0"),
+        ("--top x", "--top x"),
+        ("--top", "--top"),
+    ):
+        code, output = run(*words.split())
+        assert code == 2 and output.startswith("error: ") and problem in output and "\n  try: " in output, words
 
 
 def test_marked_fields_are_the_request() -> None:
