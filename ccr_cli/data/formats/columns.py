@@ -46,6 +46,8 @@ _MACHINE = {
     *["machine", "translated", "translation", "übersetzung", "traducción", "traduction", "翻译", "译文"],
 }
 """Words of the name of such a column."""
+_AUTOMATIC = {"auto", "automatic", "automatique", "automatisch", "automatische", "automática"}
+"""Further words of it that alone mean something else, such as a car."""
 _LANGUAGE = re.compile(
     rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?"
     rf"(({'|'.join(_NAMES)}|[a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)",
@@ -93,11 +95,16 @@ def machine_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str
     found: dict[str, str] = {}
     for name in names:
         words = re.findall(r"[^\W_]+", name)
-        left = [word for word in words if word.lower() not in _MACHINE | {"text", *ALIASES["text"]}]
-        machine = any(word.lower() in _MACHINE for word in words) and name not in chosen.values()
+        left = [word for word in words if word.lower() not in _MACHINE | _AUTOMATIC | {"text", *ALIASES["text"]}]
+        machine = is_machine(name) and name not in chosen.values()
         if machine and (lang := tag_of("-".join(left))) and lang not in found.values():
             found[name] = lang
     return found
+
+
+def is_machine(name: str) -> bool:
+    """Whether the name of a column says that it has machine translations, of whatever language."""
+    return not _MACHINE.isdisjoint(re.findall(r"[^\W_]+", name.lower()))
 
 
 def tag_of(text: str) -> str:

@@ -19,7 +19,7 @@ from ccr_cli.console import counted
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, is_media, lines, opened, read_json
 from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
-from ccr_cli.data.formats.columns import MACHINE, candidates, machine_columns, match, role, text_columns
+from ccr_cli.data.formats.columns import MACHINE, candidates, is_machine, machine_columns, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.jsonl import json_rows
@@ -312,8 +312,9 @@ def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> 
         for name, some in free.items()
         if name not in {*pictures, *machine} and not any("://" in text for text in some)
     }
-    if "text" in lacking and words and max(words.values()) >= _FEWEST_WORDS:
-        guessed["text"] = max(words, key=lambda name: words[name])
+    texts = [name for name in words if words[name] >= _FEWEST_WORDS]
+    if "text" in lacking and texts:
+        guessed["text"] = max(texts, key=lambda name: (not is_machine(name), words[name]))
     return names, guessed
 
 

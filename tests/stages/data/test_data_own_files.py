@@ -322,11 +322,12 @@ def test_the_first_of_two_candidates_wins_and_is_named(here: Path) -> None:
 
 
 def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> None:
-    rows = [(f"A-{n}", "Ärmel & Co", key, text, "12,90") for n, (key, text) in enumerate(CAPTIONS.items())]
-    write("preise.csv", ("Artikel", "Marke", "Bild", "Beschreibung", "Preis"), *rows, delimiter=";", encoding="cp1252")
+    rows = [(f"A-{n}", "Ärmel & Co", k, v, f"mot à mot, {v}") for n, (k, v) in enumerate(CAPTIONS.items())]
+    header = ("Artikel", "Marke", "Bild", "Beschreibung EN", "Traduction auto")
+    write("preise.csv", header, *rows, delimiter=";", encoding="cp1252")
     done, data = products("preise.csv")
     assert content(data) == CAPTIONS and "--columns text=NAME,media=NAME" in done.err
-    assert "not read: 'Artikel', 'Marke', 'Preis'; " in done.err and "mt.LANG=NAME" in done.err
+    assert "not read: 'Artikel', 'Marke', 'Traduction auto'; " in done.err and "mt.LANG=NAME" in done.err
     write("preise.csv", ("Bild", "Preis"), *[(key, "12,90") for key in CAPTIONS])
     assert "known for the text" in run("preise.csv", "--name", "none").err
 
@@ -338,6 +339,7 @@ def test_columns_of_unknown_names_are_guessed_by_what_they_hold(here: Path) -> N
         (("Nr", "image", "English", "Spanish (MT)"), ""),
         (("Nr", "image", "caption", "mt_es"), ""),
         (("Nr", "image", "caption", "Übersetzung (ES)"), ""),
+        (("Nr", "image", "caption", "Traduction auto ES"), ""),
         (("Nr", "image", "a", "b"), "text=a,mt.es=b"),
     ],
 )
