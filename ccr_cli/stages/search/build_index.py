@@ -37,8 +37,8 @@ def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
     """Builds an index of what a run searches: of its own data set, or of another one with features of its encoder.
 
     Queries use the least effort that reaches the required recall on one half of the sample queries; the recorded
-    recall is measured on the other half. Sample queries are human captions of validation and test items if items are
-    searched, and pictures if captions are.
+    recall is measured on the other half. Sample queries are captions of validation and test items (`Searcher.queries`)
+    if items are searched, and pictures if captions are.
 
     Raises:
         UnavailableError: If FAISS is not installed.
@@ -133,11 +133,8 @@ def _queries(searcher: Searcher) -> tuple[Tensor, str]:
     if searcher.options.find == "captions":
         ids = [item for item in items["item_id"] if item in chosen]
         return searcher.visuals(_sample(ids)).rows_VD.cpu(), "pictures"
-    captions = searcher.data.captions
-    captions = searcher.readable(captions[captions["item_id"].isin(chosen)])
-    lang = next((lang for lang in searcher.langs if (captions["lang"] == lang).any()), searcher.data.source_lang)
-    texts = _sample(list(captions.loc[captions["lang"] == lang, "text"]))
-    return searcher.vectors(texts).cpu(), f"captions in {lang}"
+    source, texts = next(((source, list(found["text"])) for source, found in searcher.queries(chosen)), ("", []))
+    return searcher.vectors(_sample(texts)).cpu(), source
 
 
 def _sample(values: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ from torch import Tensor
 from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.base import Artifact, atomic_open
 from ccr_cli.data.seeds import derive
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, nearest
 from ccr_cli.trial import try_reading
 
 BUILD_EFFORT = 200
@@ -31,6 +31,8 @@ BATCH = 1 << 16
 """Vectors that are added at once."""
 DEPTHS = (1, 4, 16, 64)
 """Candidates per result that are compared exactly, if the index holds rounded vectors."""
+KINDS = ("ivf", "hnsw", "Flat", "SQ8", "SQfp16", "IVF16,Flat", "IVF16,SQ8", "HNSW32,Flat", "IVF16,PQ32x4fs", "PQ32x4fs")
+"""Factory strings of which the nearest is suggested for an unknown one."""
 EXACT = ("IndexFlat", "IndexHNSWFlat", "IndexIVFFlat")
 """Types that give the vectors back as they were."""
 
@@ -69,7 +71,8 @@ def untrained(kind: str, count: int, dim: int) -> Any:
     except (RuntimeError, TypeError) as error:
         reason = re.sub(r"^.* at \S+:\d+: |Error: '.*' failed:? ?", "", str(error), flags=re.DOTALL).strip()
         more = "" if kind in reason else f": {reason[:200]}"
-        raise UsageError(f"FAISS makes no index {kind!r} of {dim} dimensions{more}", "--factory IVF16,SQ8") from None
+        near = [*nearest(kind, KINDS, 1), "IVF16,SQ8"][0]
+        raise UsageError(f"FAISS makes no index {kind!r} of {dim} dimensions{more}", f"--factory {near}") from None
     least = 0
     for part in artifact.parts(index):
         if (name := type(part).__name__) not in artifact.TYPES:

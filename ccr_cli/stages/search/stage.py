@@ -369,20 +369,26 @@ class Searcher:
         return PictureEncoder(self.features, self._device, self._method.config.needs())
 
     def examples(self, count: int) -> list[str]:
-        """Short captions of searched items as example queries, in the first of the run's languages that has some.
-
-        Translations are examples only of a language without human captions.
-        """
-        own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
-        sources = [self.data.captions, *(self._translated() if own else ())]
-        searched = set(self._of_split()["item_id"])
-        for lang, captions in product(self.langs, sources):
-            of_lang = captions[(captions["lang"] == lang) & captions["item_id"].isin(searched)]
-            texts = self.readable(of_lang)["text"].drop_duplicates()
+        """Short captions of searched items as example queries, in the first of the run's languages that has some."""
+        for _, captions in self.queries(self._of_split()["item_id"]):
+            texts = captions["text"].drop_duplicates()
             texts = texts[texts.str.len() <= EXAMPLE_LETTERS]
             if len(texts):
                 return list(texts.iloc[np.linspace(0, len(texts) - 1, min(count, len(texts))).astype(int)])
         return []
+
+    def queries(self, item_ids: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Yields captions of items that the run can encode, and what they are: by language, in the order of the run's.
+
+        Those by people come before the translations that the run was trained on.
+        """
+        own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
+        sources = [self.data.captions, *(self._translated() if own else ())]
+        chosen = set(item_ids)
+        for lang, (number, captions) in product(self.langs, enumerate(sources)):
+            found = self.readable(captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)])
+            if len(found):
+                yield f"translations into {lang}" if number else f"captions in {lang}", found
 
     def image(self, item_id: str) -> Path | None:
         """The media file of an item; None if it has none inside the media root, or does not exist."""

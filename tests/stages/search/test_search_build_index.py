@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,15 @@ import torch
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base
+from ccr_cli.artifacts import base, translation
 from ccr_cli.artifacts import index as artifact
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.console import counted
 from ccr_cli.errors import ArtifactError, UsageError
+from ccr_cli.stages.search.build_index import _queries
 from ccr_cli.stages.search.faiss_index import Index, estimated_bytes, exact, faiss, fitting, recall, untrained
 from ccr_cli.stages.search.options import SearchOptions, parse_bytes
-from ccr_cli.stages.search.stage import open_searcher
+from ccr_cli.stages.search.stage import Searcher, open_searcher
 from ccr_cli.stages.shared.inputs import Inputs
 
 CPU = ("--device", "cpu")
@@ -274,7 +277,8 @@ def test_the_chain_with_an_index(finished: Chain) -> None:
     assert about["recall"]["at"] == 10 and about["recall"]["value"] == 1.0
     assert about["measured_on"] == "captions in es" and about["recall"]["queries"] == 12
     assert all(
-        text in done.err for text in ("recall@10 1.000", "12 queries", "captions in es", f"{about['effort']} cells")
+        text in done.err
+        for text in ("recall@10 1.000", "12 queries", "captions in es", f"{counted(about['effort'], 'cell')} a query")
     )
     for query in ("círculo rojo", "a blue bar"):
         plain = search(finished, query, run, "--split", "all")
@@ -378,11 +382,31 @@ def test_a_factory_string_and_a_budget(finished: Chain) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("--factory", "Bogus"), ("--recall", "0"), ("--recall", "1.1"), ("--split", "tests")]
+    ("option", "value", "hint"),
+    [
+        ("--factory", "Bogus", "--factory IVF16,SQ8\n"),
+        ("--factory", "ivff", "--factory ivf\n"),
+        ("--recall", "0", ""),
+        ("--recall", "1.1", ""),
+        ("--split", "tests", ""),
+    ],
 )
-def test_what_there_is_none_of(option: str, value: str, chain: Chain) -> None:
+def test_what_there_is_none_of(option: str, value: str, hint: str, chain: Chain) -> None:
     done = chain.ccr("index", chain.find("run", "uml").path, option, value, *CPU)
-    assert done.code == 2 and option.strip("-") in done.err
+    assert done.code == 2 and option.strip("-") in done.err and done.err.endswith(hint)
+
+
+def test_sample_queries_are_in_the_language_of_training(chain: Chain) -> None:
+    options = SearchOptions(split="all", device="cpu").filled()
+    searcher = Searcher(Inputs(Workspace(chain.root)), chain.find("run", "uml"), options)
+    assert _queries(searcher)[1] == "captions in es"
+    captions = searcher.data.captions
+    searcher.data = replace(searcher.data, captions=captions[captions["lang"] == "en"])
+    query_QD, source = _queries(searcher)
+    assert source == "translations into es" and len(query_QD) == 48, "two captions of each validation or test item"
+    machine = translation.translated(translation.read(chain.find("translation")))
+    own_QD = searcher.vectors(list(machine.loc[machine["split"] != "train", "text"]))
+    assert torch.allclose((query_QD @ own_QD.T).max(dim=1).values, torch.ones(48), atol=1e-5)
 
 
 def test_without_the_package(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
