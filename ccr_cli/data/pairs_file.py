@@ -116,6 +116,12 @@ class PairsFile:
         """The corrected translation of each row, "" without one."""
         return np.array(self.frame.get("correction", [""] * len(self.frame)), dtype=object)
 
+    @property
+    def no_correction(self) -> str:
+        """What it has no correction for: no such column, or only empty cells."""
+        unread = f" (not read: {', '.join(map(repr, self.unread))})" if self.unread else ""
+        return "no corrections" if "correction" in self.frame else f"no column 'correction'{unread}"
+
     @cached_property
     def langs(self) -> set[str]:
         """The languages of the translations; empty if the file does not tell."""

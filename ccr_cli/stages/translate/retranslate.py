@@ -32,6 +32,8 @@ class Retranslation:
     """Whether the command line names an engine; else a list that changes no text is an error."""
     evaluated: Sequence[str] = ()
     """The splits other than training of these captions."""
+    no_correction: str = "no corrections"
+    """What the list lacks, if no caption is corrected."""
 
     @cached_property
     def sent(self) -> frozenset[str]:
@@ -51,7 +53,7 @@ class Retranslation:
         requests = request, self.original.request
         new, old = ({k: v for k, v in r.items() if k == "engine" or k.startswith("set.")} for r in requests)
         if new == old and self.sent:
-            none = "" if self.corrections else "the list has no corrections, and "
+            none = "" if self.corrections else f"the list has {self.no_correction}, and "
             message = f"{none}{self.original.name} was made by the same engine: the captions would come out the same"
             hint = "type corrections into the list; or another --engine, or another model or table of it with --set"
             raise UsageError(message, hint=hint)
@@ -194,9 +196,11 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         where = f"{others} in {only}, such as {other['source_caption_id'].iloc[0]!r}"
         warn(f"{where}, with another translation than in {original.name}: skipped; {pairs_file.WHERE_TO_CORRECT}")
     if rows.empty and not other.empty:
-        raise UsageError(f"{only} has no noisy pair and no correction in {lang}", hint=pairs_file.WHERE_TO_CORRECT)
+        raise UsageError(
+            f"{only} has no noisy pair in {lang}, and {pairs.no_correction}", hint=pairs_file.WHERE_TO_CORRECT
+        )
     if rows.empty:
-        raise UsageError(f"{only} has no noisy pair in {lang}: there is nothing to translate again")
+        raise UsageError(f"{only} has no noisy pair in {lang}, and {pairs.no_correction}: nothing to do")
     rows = rows[~rows.index.isin(other.index)]
     if rows.empty:
         message = f"{original.name} has none of the noisy or corrected translations in {only}"
@@ -213,6 +217,5 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         say(f"{captions} without a correction: not translated again; --engine NAME translates them again")
     items = data.captions.loc[data.captions["caption_id"].isin(chosen), "item_id"]
     splits = set(data.items.loc[data.items["item_id"].isin(items), "split"])
-    return Retranslation(
-        original, frozenset(chosen), corrections, pairs.sha256, engine != "auto", sorted(splits - {"train"})
-    )
+    named, evaluated = engine != "auto", sorted(splits - {"train"})
+    return Retranslation(original, frozenset(chosen), corrections, pairs.sha256, named, evaluated, pairs.no_correction)

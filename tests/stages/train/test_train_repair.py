@@ -319,6 +319,7 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
         ([{"source_caption_id": "nobody"}], (), "'nobody' is no source caption of toy"),
         ([{"slot_id": "red-circle-en0"}], (), "has no column source_caption_id"),
         ([{"source_caption_id": "red-circle-en0", "verdict": "clean"}], (), "no noisy pair in es"),
+        ([{"source_caption_id": "red-circle-en0", "verdict": "clean", "Correction ES": "a"}], (), "'Correction ES'"),
         ([{"source_caption_id": "red-circle-en0", "lang": "fr"}], (), "has pairs in fr, not in es"),
         (
             [{"source_caption_id": "red-circle-en0", "correction": text} for text in ("uno", "dos")],
@@ -329,6 +330,11 @@ def test_what_fails_again_is_left_untranslated(workspace: Chain, tmp_path: Path,
         ([{"source_caption_id": "red-circle-en0", "translation": "nada", "verdict": "clean"}], (), "'red-circle-en0'"),
         ([{"source_caption_id": "red-circle-en0"}], ("--back",), "--back, --with-queries, --rounds and --split"),
         ([{"source_caption_id": "red-circle-en0"}], ("--engine", "recorded"), "same engine"),
+        (
+            [{"source_caption_id": "red-circle-en0", "source_text": "a", "Mine": "a"}],
+            ("--engine", "recorded"),
+            "(not read: 'Mine')",
+        ),
     ],
 )
 def test_what_cannot_be_translated_again_is_refused(
