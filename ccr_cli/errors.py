@@ -54,9 +54,11 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """The beginning of a hint that names the nearest known word, each after a prefix; empty if none is near."""
-    near = nearest(word, known, 1)
-    return f"did you mean {prefix + near[0]!r}? " if near else ""
+    """The beginning of a hint that names the known words that begin so, else the nearest; empty if none is near."""
+    known = sorted(known)
+    longer = [name for name in known if word and name.lower().startswith(word.lower())]
+    near = longer if 1 < len(longer) <= 4 else nearest(word, known, 1)
+    return f"did you mean {' or '.join(repr(prefix + name) for name in near)}? " if near else ""
 
 
 class UsageError(CcrError):

@@ -90,6 +90,7 @@ def test_an_old_name_is_answered_with_the_new_one(sources: Chain) -> None:
         ("show --jsn", "--json"),
         ("train --set batc_size=3", "'batch_size'"),
         ("train --preset papr", "'paper'"),
+        ("extract --encoder efficientnet-lite", "'efficientnet-lite0' or 'efficientnet-lite1'"),
         ("train --sweep languag-mix=all,draw", "'language-mix'"),
         ("data describe noto-emjoi", "'noto-emoji'"),
         ("data import mulit30k", "'multi30k'"),

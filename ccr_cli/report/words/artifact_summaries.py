@@ -172,7 +172,7 @@ def _diagnosis(artifact: Artifact, brief: bool) -> Iterator[Line]:
             yield Line("where the two texts disagree, either may be wrong")
         yield Line(
             "the verdict finds translations of something else, not single wrong words: read the first by place "
-            "(ccr diagnose --worst 100)"
+            f"(ccr diagnose {artifact.parent('translation').path} --worst 100)"
         )
     elif "expected" in split:
         wrong = f"under the fitted mixture {percent(split['wrong'], 1)} of the pairs are mismatched"
@@ -213,8 +213,8 @@ def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """How close the index comes to exact search, and the time it saves."""
     about, spent = index.about(artifact), artifact.about.get("environment") or {}
     recall, kind = about["recall"], about["type"].lower()
-    work = "cells" if "ivf" in kind else "candidates of a graph" if "hnsw" in kind else ""
-    work = f", {about['effort']} {work} a query" if work else ""
+    work = "cell" if "ivf" in kind else "candidate" if "hnsw" in kind else ""
+    work = f", {counted(about['effort'], work)} a query" if work else ""
     deep = f", {about['depth']} x its results compared exactly" if about.get("depth", 1) > 1 else ""
     size = f" ({about['bytes'] / 1e6:,.3g} MB)" if about.get("bytes") else ""
     yield Line(

@@ -30,7 +30,7 @@ def translated(tmp_path_factory: pytest.TempPathFactory) -> Chain:
 
 def test_captions_of_all_splits_are_judged_and_the_wrong_ones_come_first(translated: Chain) -> None:
     done = toy.ok("diagnose", workspace=translated.root)
-    assert "translations/toy/es-recorded" in done.err and done.made.name == "toy-es-recorded"
+    assert "(ccr diagnose translations/toy/es-recorded --worst 100)" in done.err and done.made.name == "toy-es-recorded"
     assert [parent.kind for parent in done.made.parents] == ["dataset", "translation"]
     assert done.made.request == {"judge": "fusion"}
     pairs = diagnosis.read_pairs(done.made)
