@@ -345,8 +345,7 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
         return
     old, new = existing.get("request", {}), plan["request"]
     differences = {key: (old.get(key), new.get(key)) for key in sorted({*old, *new}) if old.get(key) != new.get(key)}
-    texts = [f"{key}: {there!r} there, {here!r} in this request" for key, (there, here) in differences.items()]
-    lines = [_DIGEST.sub(r"\1", text) for text in texts]
+    lines = [_DIGEST.sub(r"\1", _difference(key, *values)) for key, values in differences.items()]
     wanted, theirs = plan["parents"], existing.get("parents", [])
     for kind, id_ in wanted:
         others = [i for k, i in theirs if k == kind]
@@ -357,6 +356,16 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
         lines.append(f"schema: {existing.get('schema')} there, {plan['schema']} now")
     message = f"{where} exists and was made from something else:\n  " + "\n  ".join(lines or ["unreadable plan"])
     raise OtherRequestError(message, differences)
+
+
+def _difference(key: str, there: object, here: object) -> str:
+    """Says how an entry of a request differs; of one with parts, such as the list of `--only`, no values."""
+    if not isinstance(there, dict) and not isinstance(here, dict):
+        return f"{key}: {there!r} there, {here!r} in this request"
+    if there is None or here is None:
+        return f"{key}: {'in this request, not there' if there is None else 'there, not in this request'}"
+    what = "another list, or of another translation" if key == "only" else "another"
+    return f"{key}: {what} there than in this request"
 
 
 def _swap_in(partial: Path, final: Path) -> None:

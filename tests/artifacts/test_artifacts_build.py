@@ -122,9 +122,13 @@ def test_partial_of_another_request_is_refused(tmp_path: Path) -> None:
 
 def test_name_taken_by_something_else(tmp_path: Path) -> None:
     parent = write(tmp_path / "w", "parent")
-    write(tmp_path, request={"x": 1, "gone": True})
+    write(tmp_path, request={"x": 1, "gone": True, "only": {"sha256": "0f0f"}})
     with pytest.raises(ArtifactError) as caught, building(Workspace(tmp_path), "report", "a", {"x": 2}, [parent]):
         pass
+    with pytest.raises(ArtifactError, match="only: another list.* there") as other:
+        write(tmp_path, request={"x": 1, "gone": True, "only": {"sha256": "f0f0"}})
+    assert "only: there, not in this request" in caught.value.message
+    assert "0f0" not in caught.value.message + other.value.message
     assert "x: 1 there, 2 in this request" in caught.value.message
     assert "gone: True there, None in this request" in caught.value.message
     assert f"parent report: none there, {parent.id[:12]} in this request" in caught.value.message
