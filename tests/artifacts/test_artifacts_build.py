@@ -125,7 +125,7 @@ def test_name_taken_by_something_else(tmp_path: Path) -> None:
     write(tmp_path, request={"x": 1, "gone": True, "only": {"sha256": "0f0f"}})
     with pytest.raises(ArtifactError) as caught, building(Workspace(tmp_path), "report", "a", {"x": 2}, [parent]):
         pass
-    with pytest.raises(ArtifactError, match="only: another list.* there") as other:
+    with pytest.raises(ArtifactError, match=r"only: another list.* there") as other:
         write(tmp_path, request={"x": 1, "gone": True, "only": {"sha256": "f0f0"}})
     assert "only: there, not in this request" in caught.value.message
     assert "0f0" not in caught.value.message + other.value.message

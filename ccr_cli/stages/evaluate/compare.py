@@ -1,5 +1,6 @@
 """`ccr compare`: whether one system is better than another on the same queries, and by how much."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -12,7 +13,17 @@ import pandas as pd
 
 from ccr_cli.artifacts import base, evaluation, run
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import FILE, HUMAN, KEYS, LABELLED, TRANSLATE_TEST, Signature, read_fusion, read_noise
+from ccr_cli.artifacts.signature import (
+    FILE,
+    HUMAN,
+    KEYS,
+    LABELLED,
+    MT,
+    TRANSLATE_TEST,
+    Signature,
+    read_fusion,
+    read_noise,
+)
 from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
@@ -25,7 +36,7 @@ from ccr_cli.report.tables.variants import variant_labels
 from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric, percent
 from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
-from ccr_cli.stages.shared.load_run import default_options, method_label
+from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
 """Keys of the signature in which two results agree if they have the same queries, galleries and rules."""
@@ -235,7 +246,7 @@ def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *,
     """Compares every system of a condition with the first."""
     runs = [run for system in systems if not system.is_translate_test for run in system.runs]
     shared = [setting for setting in runs[0] if all(setting in run for run in runs)]
-    _refuse_other_queries(systems)
+    _refuse_other_queries(inputs, systems)
     if not shared:
         raise _nothing_shared(systems)
     settings, first = shared, runs[0]
@@ -268,7 +279,10 @@ def _fitting(inputs: Inputs) -> list[base.Artifact]:
     found = max(by_setting.values(), key=len, default={})
     if len(artifacts) > 1 and len(found) < 2:
         problem = f"of {len(artifacts)} evaluations in {inputs.workspace.root} no two runs have the same queries"
-        raise ArtifactError(problem, hint="evaluate the runs in the same way: ccr evaluate RUN RUN")
+        own = [RunResult(a, 0, evaluation.results(a)[0]) for a in artifacts]
+        alike = [one for one in own if (one.kind, *one.setting[:3]) == (MT, *own[0].setting[:3])]  # data, split, lang
+        hint = _same_queries(inputs, alike) if len(alike) > 1 else "ccr evaluate RUN RUN"
+        raise ArtifactError(problem, hint=f"evaluate the runs in the same way: {hint}")
     if found:
         say(f"compares {len(found)} of {len(artifacts)} evaluations in {inputs.workspace.root}")
     return sorted(found.values(), key=lambda artifact: order[artifact.id])
@@ -364,7 +378,7 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
     return [long if labels.count(label) > 1 else label for label, long in zip(labels, with_run, strict=True)]
 
 
-def _refuse_other_queries(systems: Sequence[System]) -> None:
+def _refuse_other_queries(inputs: Inputs, systems: Sequence[System]) -> None:
     """Refuses systems with a common target language in which they have no common queries, unless all of them are human.
 
     They are not compared by their source language instead, which the reader would take for the target's.
@@ -384,7 +398,26 @@ def _refuse_other_queries(systems: Sequence[System]) -> None:
             usual = next(iter(sides[0].values()))
             queries = usual if len(kinds) > 1 and usual != FILE else "FILE"
             hint = f"ccr evaluate RUN --queries {queries}, for both runs"
+            if kinds == {MT}:
+                hint = _same_queries(
+                    inputs, [next(o for o in ones if o.fields["lang"] == lang) for ones in (first, other)]
+                )
             raise ArtifactError(f"{problem}: {has[0]} and {has[1]}", hint=hint)
+
+
+def _same_queries(inputs: Inputs, ones: Sequence[RunResult]) -> str:
+    """What measures runs with the same machine-translated queries: those of the last translation that corrects one."""
+    runs, tables, lang = [], ["FILE"], ones[0].fields["lang"]
+    for one in ones:
+        with suppress(ArtifactError):  # of an ensemble, or gone
+            trained = inputs.workspace.parent(one.evaluation, "run")
+            runs.append(inputs.workspace.relative(trained.path))
+            made = translations_of(inputs.workspace, trained)[0].get(lang, [])
+            tables += [
+                shlex.quote(str(a.file("captions.parquet"))) for a in made if len(tables) == 1 or "only" in a.request
+            ]
+    named = " ".join(runs) or "RUN RUN"
+    return f"ccr evaluate {named} --lang {lang} --queries {tables[-1]} && ccr compare {named}"
 
 
 def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
@@ -394,9 +427,15 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     system, other = next(((s, run) for s, run in runs if not set(first) & set(run)), runs[-1])
     one, rivals = next(iter(first.values())).fields, [rival.fields for rival in other.values()]
     least = min(({k: (one[k], its[k]) for k in MUST_AGREE if one[k] != its[k]} for its in rivals), key=len)
-    differences = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
     problem = f"{head.label} and {system.label} were evaluated differently"
-    hint = "evaluate them in the same way, on the same data"
+    hint = "evaluate them in the same way"
+    if "data" in least:  # all else follows
+        least = {"data": least["data"]}
+        hint = (
+            "ccr evaluate RUN DATASET --zero-shot measures the first with the human captions of the other's data set; "
+        )
+        hint += "corrections by ccr translate --only keep the data set"
+    differences = ", ".join(f"{key} is {a} and {b}" for key, (a, b) in least.items())
     if LABELLED in least.get("protocol", ()):
         hint = "ccr evaluate RUN --protocol labelled, for the runs evaluated otherwise"
     return ArtifactError(f"{problem}: {differences or 'no setting is common to all'}", hint=hint)

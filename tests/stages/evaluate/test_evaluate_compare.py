@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import base, evaluation
+from ccr_cli.artifacts import base, evaluation, translation
 
 CPU = ("--device", "cpu")
 
@@ -233,6 +234,28 @@ def test_what_was_not_asked_the_same_is_refused(trained: dict[str, Path], chain:
     # a run that was evaluated in both ways is compared where the other was
     done = toy.ok("compare", trained["val"], trained["basic0 test"], trained["infonce1 test"], workspace=root)
     assert "-val is left out" in done.err and set(table(done.out)["data"]) == {"toy test, queries in es"}
+
+
+def test_a_corrected_translation_is_compared_on_its_own_queries(workspace: Chain, tmp_path: Path) -> None:
+    """Where test captions were corrected, the machine-translated queries differ: the hint's commands compare."""
+    root, original = workspace.root, workspace.find("translation")
+    captions = translation.translated(translation.read(original))
+    wrong = captions[captions["split"] == "test"].head(2)[["source_caption_id"]]
+    wrong.assign(correction=["uno", "dos"]).to_csv(tmp_path / "list.csv", index=False)
+    mended = toy.ok("translate", original.path, "--only", tmp_path / "list.csv", workspace=root).made
+    runs = []
+    for made in (original, mended):
+        options = ("--method", "infonce", "--epochs", "1", *toy.SMALL)
+        runs.append(toy.ok("train", made.path, *options, workspace=root).made.path)
+        toy.ok("evaluate", runs[-1], "--queries", "mt", *CPU, workspace=root)
+    for words in (runs, ()):
+        done = toy.ccr("compare", *words, workspace=root)
+        assert (done.code, done.out) == (4, "")
+        commands = done.err[done.err.index("ccr evaluate ") :].split("&&")
+        assert str(mended.file("captions.parquet")) in commands[0] and all(run.name in commands[0] for run in runs)
+    toy.ok(*shlex.split(commands[0])[1:], *CPU, workspace=root)
+    told = json.loads(toy.ok(*shlex.split(commands[1])[1:], "--by", "none", "--json", workspace=root).out)
+    assert all("|q:file-24-" in signature for signature in told["comparisons"][0]["signatures"])
 
 
 @pytest.mark.parametrize(
