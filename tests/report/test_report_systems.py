@@ -1,5 +1,6 @@
 """Systems side by side: what each costs, and that validation alone chooses, the cheapest of the best."""
 
+from dataclasses import replace
 from functools import partial
 
 import fakes as fake
@@ -66,9 +67,22 @@ def test_the_table_has_quality_and_cost() -> None:
     best = {r for (r, c), place in table.places().items() if c == 1 and place == 1}
     assert best == {next(r for r, row in enumerate(table.rows) if row.cells[0].value == "large")}
     assert any("cpu and cuda" in note for note in table.notes)
+    assert not any(note.startswith(MISSING) for note in table.notes), "small was not measured in English at all"
     hint = table.notes[0]
     assert choice(frame, main, COSTS, ranks) == "" and all(f"runs/{name}" in hint for name in COSTS)
     assert f"--split {VALIDATION} --lang es --lang en" in hint
+
+
+def test_a_system_with_other_queries_is_named() -> None:
+    frame, main, ranks = made(TEST | {"en": {"zero": range(50)}}, {})
+    of_zero = (frame["label"] == "zero") & (frame["lang"] == "es")
+    frame.loc[of_zero, "signed"] = frame.loc[of_zero, "signed"].map(lambda signed: replace(signed, q="mt-100-0a1b2c3d"))
+    table = systems(frame, main, COSTS, ranks)
+    assert table is not None
+    (note,) = [note for note in table.notes if note.startswith(f"{MISSING} in es")]
+    assert "zero" in note and "small" not in note and "ccr evaluate RUN RUN --lang es" in note
+    (row,) = [r for r, row in enumerate(table.rows) if row.cells[0].value == "zero"]
+    assert table.printed(row, 1) == MISSING
 
 
 @pytest.mark.parametrize(

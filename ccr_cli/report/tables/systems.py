@@ -17,7 +17,7 @@ from ccr_cli.artifacts.signature import HUMAN, NONE
 from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import QueryRanks, intervals_overlap
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
-from ccr_cli.report.words.numbers import decimal, duration, listed, metric, with_interval
+from ccr_cli.report.words.numbers import MISSING, decimal, duration, listed, metric, with_interval
 
 VALIDATION = "val-report"
 """The split that chooses: the half of validation by which no epoch was chosen."""
@@ -93,12 +93,15 @@ def systems(frame: pd.DataFrame, main: comparable.View, costs: Costs, ranks: Que
             *(_rounded(value / 1e6) for value in (cost.run_bytes, cost.encoder_bytes)),
         ]
         rows.append(Row([Cell(label), *cells]))
-    chosen = choice(frame, main, costs, ranks)
+    chosen, everywhere = choice(frame, main, costs, ranks), _results(frame, main, main.split)
+    elsewhere = {lang: {*rows["label"]} & {*labels} for lang, rows in everywhere.groupby("lang")}
+    others = {lang: sorted(elsewhere[lang] - {*part["label"]}) for lang, part in by_lang.items()}
     notes = [
         chosen or _lacking(by_lang),
         f"{main.named} with half of its 95% interval over items; of several seeds the means. Training is the time of a "
         "run alone, after translation and extraction. Texts per second are those of its evaluation, without the "
         "translation of queries; items per second include decoding.",
+        *(_not_comparable(lang, missing) for lang, missing in others.items() if missing),
         *([f"Devices: {listed(sorted(devices))}."] if devices else []),
     ]
     return Table("systems", f"Which system to use: {main.data} {main.split}", columns, rows, notes)
@@ -127,11 +130,14 @@ def choice(frame: pd.DataFrame, main: comparable.View, costs: Costs, ranks: Quer
     return f"By validation, use {listed(parts)}." if parts else ""
 
 
-def _by_lang(frame: pd.DataFrame, main: comparable.View, split: str) -> dict[str, pd.DataFrame]:
-    """The comparable results of a split by language, those of the main view's first.
+def _not_comparable(lang: str, labels: Sequence[str]) -> str:
+    """Why systems have no result in a column, though they were measured in the language."""
+    same = f"ccr evaluate RUN RUN --lang {lang} --queries FILE measures all with the same."
+    return f"{MISSING} in {lang}: not comparable, since other queries or items were used: {listed(labels)}. {same}"
 
-    Of several settings of a language (captions, gallery), that of the most systems counts.
-    """
+
+def _results(frame: pd.DataFrame, main: comparable.View, split: str) -> pd.DataFrame:
+    """The results of a split that may be compared, with their setting."""
     at = (frame["data"] == main.data) & (frame["split"] == split) & (frame["figure"] == main.figure)
     at &= (frame["fusion"] == NONE) & (frame["noise"] == 0) & (frame["zero_shot"] == main.zero_shot)
     at &= frame["signed"].notna() & ~frame["label"].map(comparable.is_oracle)
@@ -141,9 +147,16 @@ def _by_lang(frame: pd.DataFrame, main: comparable.View, split: str) -> dict[str
         (*(signed.fields[key] for key in _SHARED), str(replace(signed.rules, trained_on="")))
         for signed in rows["signed"]
     ]
-    rows = rows.assign(setting=pd.Series(settings, index=rows.index, dtype=object))
+    return rows.assign(setting=pd.Series(settings, index=rows.index, dtype=object))
+
+
+def _by_lang(frame: pd.DataFrame, main: comparable.View, split: str) -> dict[str, pd.DataFrame]:
+    """The comparable results of a split by language, those of the main view's first.
+
+    Of several settings of a language (captions, gallery), that of the most systems counts.
+    """
     chosen = {}
-    for lang, part in rows.groupby("lang", sort=True):
+    for lang, part in _results(frame, main, split).groupby("lang", sort=True):
         by_setting = {setting: some for setting, some in part.groupby("setting", sort=True)}
         setting = max(
             by_setting, key=lambda s: (by_setting[s]["label"].nunique(), (by_setting[s]["asked"] == HUMAN).all())
