@@ -166,7 +166,7 @@ class Artifact:
         words = [word for word in _words(command) if word != "--force"]
         runs = [parent.path for parent in self.parents if parent.kind == "run" and self.kind != "run"]
         paths = runs or [parent.path for parent in self.parents if parent.kind != "noise"]
-        typed = [word.partition("=")[2] if word.startswith("--") and "=" in word else word for word in words]
+        typed = [word.removeprefix("--witness=") for word in words]
         named = {path for path in paths for word in typed if word == Path(path).name or f"/{word}".endswith(f"/{path}")}
         if "-" in words or not {"data", "demo", "report"} & {*words[1:2]}:  # these take none, or all of the workspace
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]

@@ -32,6 +32,8 @@ _RUST = re.compile(r"\(os error (\d+)\)")
 """End of the errors of libraries in Rust, such as safetensors."""
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _HOLDER = re.compile(r"pid=(\d+) host=(\S+)")
+_FIRST_NAMESPACE = 0xEFFFFFFC
+"""Linux's number of the namespace of processes outside of containers."""
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -415,8 +417,9 @@ def in_work(final: Path) -> bool:
 def _died_here(lock: Path) -> bool:
     """Whether the holder of a lock ran on this machine, as the same processes see it, and has ended."""
     held, here, namespace = _HOLDER.fullmatch(_holder(lock)), socket.gethostname(), Path("/proc/self/ns/pid")
-    names = {here, f"{here}?pidns-{namespace.stat().st_ino:x}"} if namespace.exists() else {here}  # as filelock has it
-    if held is None or held[2] not in names:
+    number = namespace.stat().st_ino if namespace.exists() else _FIRST_NAMESPACE
+    here += "" if number == _FIRST_NAMESPACE else f"?pidns-{number:x}"  # as filelock has it
+    if held is None or held[2] != here or sys.platform == "win32":  # there, a signal of 0 is Ctrl-C
         return False
     try:
         os.kill(int(held[1]), 0)

@@ -176,6 +176,7 @@ class Command(TyperCommand):
             rest = super().parse_args(ctx, [*current, *args[end:]])
         except _Misuse as error:
             param, problem = getattr(error, "param", None), error.message[:1].lower() + error.message[1:].rstrip(".")
+            problem = problem or "is missing"
             flag = f"{param.opts[0]} {given.get(param.name, '')}".rstrip() + ": " if param else ""
             _exit(UsageError(flag + problem, f"{ctx.command_path} --help"))
         for flag in {flag for flag, *_ in words} & set(renamed):

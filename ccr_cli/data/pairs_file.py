@@ -125,7 +125,7 @@ class PairsFile:
     @cached_property
     def langs(self) -> set[str]:
         """The languages of the translations; empty if the file does not tell."""
-        return set(self.frame["lang"]) if "lang" in self.frame else set()
+        return set(self.frame["lang"]) - {""} if "lang" in self.frame else set()
 
 
 def check(path: Path) -> None:

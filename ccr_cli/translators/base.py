@@ -26,8 +26,7 @@ class Translator(Protocol):
     records in place of options that name a file. An engine that needs something that may be missing (a model, a key, a
     provider's reply) has `planned(source, target, config)` for a dry run: model, revision, licence, warning, and in
     `here` (yes or no) whether the engine can be set up; it sends no request. An engine that counts tokens has
-    `usage(results)`, the entry of its results in `quality.json`. One that knows captions has `by_caption`, a result by
-    caption id, which precedes that of the caption's text.
+    `usage(results)`, the entry of its results in `quality.json`.
     """
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:

@@ -13,6 +13,7 @@ the source caption of that item and number.
 import json
 import re
 import unicodedata
+from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,8 @@ _FORMATS = (".tsv", ".csv", ".xlsx", ".jsonl", ".caption.txt")
 _FACTS = ("source", "target", "engine", "version", "command", "licence")
 _NAME = re.compile(rf"(.+)-{_LANG}-{_LANG}")
 _Entries = dict[str, Translation]
+_ByCaption = dict[tuple[str, str], Translation]
+_EMPTY = Translation(None, error="recorded as empty")
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Translator:
         self.source, self.target = source, target
         self._table = self._choose(config, dataset_dir)
         self._entries, self.by_caption = _read(self._table.path, dataset_dir, source)
+        """Of `by_caption`, the keys are caption ids with their texts."""
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
@@ -90,11 +94,11 @@ class Translator:
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
         """Looks every text up; a text that is not in the table fails with `not recorded`."""
-        missing, empty = Translation(None, error="not recorded"), Translation(None, error="recorded as empty")
+        missing = Translation(None, error="not recorded")
         for position, text in enumerate(texts):
             if position not in known:
                 found = self._entries.get(key, missing) if (key := _key(text)) else Translation("")
-                yield position, empty if key and found.text == "" else found
+                yield position, _EMPTY if key and found.text == "" else found
 
     def describe(self) -> dict[str, str]:
         """Names the engine, version, command and licence of the recording."""
@@ -160,17 +164,20 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     return list(tables.values())
 
 
-def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _Entries]:
-    """Reads a file of translations in any of the formats: by source text, and exceptions by the id of a caption."""
+def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption]:
+    """Reads a file of translations in any of the formats: by source text, and those of single captions."""
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: _Entries = {}
-    by_caption: _Entries = {}
+    by_caption: _ByCaption = {}
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".xlsx": _read_table}
     for line, source, target, score, caption in readers.get(path.suffix.lower(), _read_tsv)(path):
         translation = Translation(_key(target), score)
-        known, key = (by_caption, caption) if caption else (entries, _key(source))
-        if known.setdefault(key, translation).text != translation.text:
+        if caption:
+            known = by_caption.setdefault((caption, _key(source)), translation if translation.text else _EMPTY)
+        else:
+            known = entries.setdefault(_key(source), translation)
+        if (known.text or "") != translation.text:
             what = repr(caption or source)
             raise ArtifactError(f"{path}, line {line}: {what} has another translation in an earlier line")
     return entries, by_caption
@@ -220,7 +227,7 @@ def _read_jsonl(path: Path) -> _Lines:
             raise ArtifactError(f"{path}, line {number}: expected {form}") from None
 
 
-def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _Entries]:
+def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption]:
     """Joins lines of ITEM#TAG#NUMBER with the data set's captions."""
     if dataset_dir is None or not (dataset_dir / "captions.parquet").is_file():
         raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
@@ -229,21 +236,22 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_En
         hint = "leave out --back, --with-queries and --rounds, or bring a TSV with the sentences of both languages"
         raise UsageError(f"{path.name} translates captions in {data.source_lang}, not in {lang}", hint=hint)
     frame = data.captions[data.captions["lang"] == lang]
-    source_of: dict[tuple[str, int], tuple[str, str]] = {}
+    sources: defaultdict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
     for item, k, caption, text in zip(*(frame[name] for name in ("item_id", "k", "caption_id", "text")), strict=True):
-        if source_of.setdefault((item, int(k)), (caption, text)) != (caption, text):
+        sources[item, int(k)].append((caption, _key(text)))
+        if sources[item, int(k)][0][1] != _key(text):
             message = f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}"
             raise ArtifactError(message, hint="a TSV with the columns source and target")
     found: dict[tuple[str, str], Translation] = {}
     for line in hashtag(path):
         k = line.k or 0
-        source = source_of.get((line.item, k), source_of.get((stem(line.item), k)))
-        if source is not None:
-            found.setdefault(source, Translation(_key(line.text)))
+        made = Translation(text) if (text := _key(line.text)) else _EMPTY
+        for source in sources.get((line.item, k)) or sources.get((stem(line.item), k), []):
+            found.setdefault(source, made)
     if not found:
         raise ArtifactError(f"{path} has no line for a caption of this data set in {lang}")
-    entries = {_key(text): translation for (_, text), translation in reversed(found.items())}
-    return entries, {caption: made for (caption, text), made in found.items() if entries[_key(text)] != made}
+    entries = {text: made for (_, text), made in reversed(found.items())}
+    return entries, {source: made for source, made in found.items() if entries[source[1]] != made}
 
 
 def _key(text: str) -> str:

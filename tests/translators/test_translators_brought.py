@@ -149,6 +149,13 @@ def test_caption_files_that_are_none(content: str, message: str, root: Path, tmp
 def test_two_captions_of_a_number(tmp_path: Path) -> None:
     folder = toy.toy()
     folder.captions[1][3], folder.captions[1][5] = "0", "another"
+    one, other = folder.captions[0], folder.captions[1]
+    text, other[4] = other[4], one[4]
+    place = toy.ok("data", "import", folder.write(tmp_path / "same"), workspace=tmp_path / "v").paths[-1]
+    table = tmp_path / "y.caption.txt"
+    table.write_text(f"{one[1]}#de#0 ein Kreis\n", encoding="utf-8")
+    assert translated(make(table, place), [one[4]]) == [Translation("ein Kreis")], "of the same text: a line for both"
+    other[4] = text
     place = toy.ok("data", "import", folder.write(tmp_path / "two"), workspace=tmp_path / "w").paths[-1]
     table = tmp_path / "x.caption.txt"
     table.write_text("\n".join(captions(folder)), encoding="utf-8")

@@ -1,6 +1,6 @@
 """The options of `ccr diagnose`, declared once: a field is a flag."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,3 +43,17 @@ class DiagnoseOptions:
     device: str = "auto"
     name: str | None = None
     force: bool = False
+
+    def command(self, judged: str, name: str, witnesses: Sequence[str]) -> list[str]:
+        """The words of a command, without `ccr`, that makes one diagnosis again: under its name, with its witnesses.
+
+        Args:
+            judged: The path of the run or translation in the workspace.
+            name: The name of the diagnosis.
+            witnesses: The paths of the translations that were compared, or `none`; nothing if the judge compares none.
+        """
+        given = {"judge": self.judge, "judge-side": self.judge_side, "share": self.share, "rivals": self.rivals}
+        given |= {"device": None if self.device == "auto" else self.device, "name": name}
+        words = ["diagnose", judged, *(f"--{flag}={value}" for flag, value in given.items() if value is not None)]
+        words += [f"--set={key}={value}" for key, value in self.settings.items()]
+        return words + [f"--witness={witness}" for witness in witnesses]

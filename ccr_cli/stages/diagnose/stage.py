@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
-from ccr_cli.artifacts.build import Build, build_artifact
+from ccr_cli.artifacts.build import Build, build_artifact, recorded_as
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import counted, say, warn
@@ -107,12 +107,13 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)
     judged, second = translations_of(inputs.workspace, trained)
-    others = []
+    others, compared = [], list[str]()
     if load_judge(judge).other_translations and judged:
         named = [*chain(*judged.values()), *([second] if second else [])]
         data = inputs.workspace.parent(trained, "dataset")
         others = find_others(inputs, data, named, options.witness or ([NONE] if witnesses.parallel else None))
         request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
+        compared = [inputs.workspace.relative(other.path) for other in others] or [NONE]
     elif options.witness:
         raise UsageError(f"the judge {judge} compares no other translations", hint="leave --witness out")
     pairs = settings["triplets"] // (sum(map(len, judged.values())) or 1)
@@ -126,7 +127,8 @@ def diagnose(inputs: Inputs, trained: base.Artifact, options: DiagnoseOptions) -
         return _diagnose(site, inputs, trained, others, choose_device(options.device), witnesses)
 
     parents = [trained, *others]
-    return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
+    with recorded_as(options.command(inputs.workspace.relative(trained.path), name, compared)):
+        return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 
 def _diagnose(

@@ -10,7 +10,7 @@ import pandas as pd
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, diagnosis, translation
-from ccr_cli.artifacts.build import Build, build_artifact, recorded_as, recorded_words
+from ccr_cli.artifacts.build import Build, build_artifact, recorded_as
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import counted, say, warn
@@ -74,10 +74,11 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
     witnesses = judge_config(options.settings, judge)
     request |= recorded(witnesses)
     data = inputs.parent(translated, "dataset")
-    others = []
+    others, compared = [], list[str]()
     back = (translation.read(translated)["direction"] == "back").any()
     if declared.other_translations or (declared.compares_texts and not back):
         others = find_others(inputs, data, [translated], options.witness or ([NONE] if witnesses.parallel else None))
+        compared = [inputs.workspace.relative(other.path) for other in others] or [NONE]
     elif options.witness:
         raise UsageError(f"the judge {judge} reads no other translations here", hint="leave --witness out")
     request |= {"witnesses": [other.id[:12] for other in others]} if others else {}
@@ -87,8 +88,7 @@ def diagnose_translation(inputs: Inputs, translated: base.Artifact, options: Dia
         return _diagnose(site, data, translated, others, witnesses)
 
     parents = [data, translated, *others]
-    chosen = [] if options.witness else [f"--witness={inputs.workspace.relative(other.path)}" for other in others]
-    with recorded_as([*recorded_words(), *chosen]):  # ccr rebuild compares with the same ones
+    with recorded_as(options.command(inputs.workspace.relative(translated.path), name, compared)):
         return build_artifact(inputs.workspace, "diagnosis", name, request, parents, write=write, force=options.force)
 
 

@@ -18,16 +18,17 @@ def failure(item: str, stage: str, error: str, message: str) -> dict[str, Any]:
 def write_failures(folder: Path, records: Sequence[dict[str, Any]], *, retried: bool = False) -> None:
     """Writes `failures.jsonl`, or removes it if nothing failed.
 
-    Failures that were `retried` count the attempts. If all of them failed again, the file stays as it was: so does then
-    the artifact's id, and what was made from it stays current.
+    Failures that were `retried` count the attempts. If all of them failed again as before, the file stays as it was: so
+    does then the artifact's id, and what was made from it stays current.
     """
     path = folder / FAILURES
     if not records:
         path.unlink(missing_ok=True)
         return
-    attempts = {record["id"]: record["attempt"] for record in read_failures(folder)} if retried else {}
-    if attempts.keys() == {record["id"] for record in records}:
+    earlier = {record["id"]: record for record in read_failures(folder)} if retried else {}
+    if [record | {"attempt": 1} for record in earlier.values()] == records:
         return
+    attempts = {id_: record["attempt"] for id_, record in earlier.items()}
     records = [record | {"attempt": attempts.get(record["id"], 0) + 1} for record in records]
     with atomic_open(path, "w") as handle:
         handle.writelines(escaped(json.dumps(record, ensure_ascii=False)) + "\n" for record in records)

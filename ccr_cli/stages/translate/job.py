@@ -327,11 +327,13 @@ class TranslationJob:
         captions = self._captions(step.source, all_splits=True)
         texts = list(dict.fromkeys(captions["text"]))
         held = {texts[position] for position, result in engines.of(step).translate(texts) if result.text}
-        rows_of = dict(list(captions["text"].isin(held).groupby(captions["split"])))
+        own = {key for key, result in engines.by_caption(step).items() if result.text}
+        keys = pd.Series(list(zip(captions["caption_id"], captions["text"].str.strip(), strict=True)), captions.index)
+        rows_of = dict(list((captions["text"].isin(held) | keys.isin(own)).groupby(captions["split"])))
         by_split = {name: (int(rows_of[name].sum()), len(rows_of[name])) for name in SPLITS if name in rows_of}
         has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
         lines = max(sum(1 for line in table.read_bytes().split(b"\n") if line.strip()) - has_header, 0)
-        used = len({text.strip() for text in held})
+        used = len({text.strip() for text in held}) + len(own & {*keys})
         splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in by_split.items())
         enough = 1 - self.options.max_failed
         held_splits = [name for name, (n, of) in by_split.items() if n >= enough * of and name != split]
@@ -371,10 +373,10 @@ class TranslationJob:
         frame = read_table(path, translation.CAPTIONS)
         if self.again:
             frame = frame[frame["caption_id"].isin(self.again.ids(self.options.lang, self.source.source_lang))]
-            frame = frame[frame["engine"] != translation.BY_HAND]
         good = frame[frame["status"] == "ok"]
         known_texts = pd.concat([self.source.captions, good])
         text_of = dict(zip(known_texts["caption_id"], known_texts["text"], strict=True))
+        good = good[good["engine"] != translation.BY_HAND]
         earlier: dict[str, Results] = {}
         columns = [good[name] for name in ("direction", "caption_id", "text", "score")]
         for direction, caption_id, text, score in zip(*columns, strict=True):
@@ -396,7 +398,11 @@ def walk(
 
 
 def _rows(
-    rows: pd.DataFrame, step: Step, results: Results, own: Mapping[str, Translation], facts: Mapping[str, str]
+    rows: pd.DataFrame,
+    step: Step,
+    results: Results,
+    own: Mapping[tuple[str, str], Translation],
+    facts: Mapping[str, str],
 ) -> pd.DataFrame:
     """The artifact's rows of a step; captions that failed in an earlier step have failed in this one too.
 
@@ -404,11 +410,11 @@ def _rows(
         rows: The captions, or the rows of the step before.
         step: The step.
         results: The result of each text.
-        own: The result of captions, by id, that have another one than their text.
+        own: The result of captions, by id and text, that have another one than their text.
         facts: The engine's description.
     """
     outcomes = [
-        own.get(caption) or results[text] if ok else None
+        own.get((caption, text.strip())) or results[text] if ok else None
         for caption, text, ok in zip(rows["caption_id"], rows["text"], rows["status"] == "ok", strict=True)
     ]
     prefix = f"{step.direction}: " if step.direction.startswith("round") else ""

@@ -166,9 +166,9 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
 
     rows = pairs.frame.assign(correction=pairs.correction)
     if foreign := sorted(pairs.langs - {lang}):
-        pairs_left = counted(int((rows["lang"] != lang).sum()), "pair")
-        say(f"{only}: {pairs_left} in {' and '.join(foreign)}, left out of the translation into {lang}")
-        rows = rows[rows["lang"] == lang]
+        left_N, langs = rows["lang"].isin(foreign), " and ".join(foreign)
+        say(f"{only}: {counted(int(left_N.sum()), 'pair')} in {langs}, left out of the translation into {lang}")
+        rows = rows[~left_N]
 
     def of_data(artifact: base.Artifact) -> bool:
         return made_from(data.artifact)(artifact) and translation.language(artifact) == lang

@@ -78,9 +78,9 @@ class Engines:
         engine: Translator = self._engine
         return engine
 
-    def by_caption(self, step: Step) -> Mapping[str, Translation]:
-        """The results of a step by caption id that precede those by text."""
-        found: Mapping[str, Translation] = getattr(self.of(step), "by_caption", {})
+    def by_caption(self, step: Step) -> Mapping[tuple[str, str], Translation]:
+        """The results of `recorded`, by caption id and text, that precede those by text."""
+        found: Mapping[tuple[str, str], Translation] = getattr(self.of(step), "by_caption", {})
         return found
 
     def config_of(self, step: Step) -> Any:

@@ -204,7 +204,13 @@ def test_other_translations_of_the_captions_are_witnesses(workspace: Chain) -> N
     assert str(other.path) not in done.out, "what comes next in a pipe would train on it"
     command = done.made.rebuild_command()
     assert command[-2] == "--witness=translations/toy/other" and "translations/toy/other" not in command, command
-    assert toy.ok("diagnose", original.path, *command[-2:], workspace=root).made.id == done.made.id
+    assert toy.ok(*command[1:], workspace=root).made.id == done.made.id
+    assert toy.ok(*alone.rebuild_command()[1:], workspace=root).made.id == alone.id, "it had no witness"
+    several = toy.ok("diagnose", original.path, other.path, workspace=root).paths
+    made = [each for each in map(base.load, several) if each.kind == "diagnosis"]
+    assert len(made) == 2
+    for each in made:
+        assert toy.ok(*each.rebuild_command()[1:], workspace=root).made.id == each.id
     assert toy.ok("diagnose", original.path, "--witness", "none", workspace=root).made.id == alone.id
     assert toy.ok("diagnose", original.path, "--witness", "other", workspace=root).made.id == done.made.id
     for options in (("--witness", "toy/es-recorded"), ("--witness", "toy")):

@@ -425,10 +425,18 @@ def test_an_engine_translates_the_noisy_ones_without_a_correction(
 ) -> None:
     english = listing.read(exported).frame.set_index("slot_id")["source_text"]
     sent = {english[slot]: f"de nuevo {number}" for number, slot in enumerate(noisy(exported)) if slot not in typed}
-    engine.knows(sent | {text: "back" for text in (*sent.values(), *typed.values())})
-    done = toy.ok("translate", "--only", exported, "--engine", "apertium", workspace=finished.root)
+    back = {text: "back" for text in (*sent.values(), *typed.values())}
+    lacking = next(iter(sent))
+    engine.knows({text: made for text, made in (sent | back).items() if text != lacking})
+    call = ("translate", "--only", exported, "--engine", "apertium", "--max-failed", "0.5")
+    first = toy.ccr(*call, workspace=finished.root)
+    assert first.code == 3
+    again = toy.ccr(*call, "--retry-failed", workspace=finished.root)
+    assert (again.code, again.made.id) == (3, first.made.id)
+    engine.knows(sent | back)
+    done = toy.ok(*call, "--retry-failed", workspace=finished.root)
     after = translation.read(done.made).set_index("caption_id")
-    assert sorted(engine.asked()) == sorted([*sent, *sent.values(), *typed.values()])
+    assert sorted({*engine.asked()}) == sorted([*sent, *sent.values(), *typed.values()])
     for slot, text in typed.items():
         assert (after.loc[f"{slot}@es", "text"], after.loc[f"{slot}@es", "engine"]) == (text, translation.BY_HAND)
         assert (after.loc[f"{slot}@es@en", "text"], after.loc[f"{slot}@es@en", "engine"]) == ("back", "apertium")

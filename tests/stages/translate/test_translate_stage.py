@@ -59,11 +59,15 @@ def test_a_line_of_a_table_may_hold_for_one_caption(tmp_path: Path) -> None:
     place = folder.write(tmp_path / "toy")
     (table,) = (place / "translations").glob("*-en-es.tsv")
     header, *lines = table.read_text(encoding="utf-8").splitlines()
-    rows = [f"{header}\tcaption_id", *(f"{line}\t" for line in lines), f"{other[4]}\tcircunferencia\t{other[0]}"]
+    third = [row for row in folder.captions if row[2] == "en"][-1]
+    for_one = [f"{other[4]}\tcircunferencia\t{other[0]}", f"another text\tx\t{one[0]}", f"{third[4]}\t\t{third[0]}"]
+    rows = [f"{header}\tcaption_id", *(f"{line}\t" for line in lines), *for_one]
     table.write_text("\n".join(rows) + "\n", encoding="utf-8")
     root = tmp_path / "workspace"
     toy.ok("data", "import", place, workspace=root)
-    texts = translation.read(translated(root, "--back").made).set_index("caption_id")["text"]
+    made = translated(root, "--back").made
+    assert [f["message"] for f in failures(made)] == ["recorded as empty"]
+    texts = translation.read(made).set_index("caption_id")["text"]
     forward, back = texts[f"{other[0]}@es"], texts[f"{other[0]}@es@en"]
     assert (forward, back) == ("circunferencia", "circumference")
     assert (texts[f"{one[0]}@es"], texts[f"{one[0]}@es@en"]) == ("círculo rojo", "red circle")
