@@ -19,7 +19,7 @@ from ccr_cli.artifacts import base, dataset, diagnosis, noise, run, translation
 from ccr_cli.artifacts.build import Build, build_artifact, recorded_as
 from ccr_cli.artifacts.parquet import write_table
 from ccr_cli.artifacts.workspace import stem
-from ccr_cli.console import counted, say, warn
+from ccr_cli.console import counted, progress, say, warn
 from ccr_cli.data.frames import Frames, places_of
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import word_support
@@ -257,16 +257,18 @@ def _opinions(
     order_N, size_Q = row_N.argsort(stable=True), row_N.bincount()
     first_Q = size_Q.cumsum(0) - size_Q
     evidence_N, belief_N, uncertainty_N = out = tuple(np.empty(len(row_N)) for _ in range(3))
-    for rows_B, near_BK in found:
-        size_B = size_Q[rows_B]
-        pairs = order_N[places_of(first_Q[rows_B], size_B)[0]]
-        near_of = torch.repeat_interleave(torch.arange(len(rows_B), device=pairs.device), size_B)
-        for some, near in zip(torch.split(pairs, BLOCK), torch.split(near_of, BLOCK), strict=True):
-            sim_BK = torch.cat([own_sim_N[some][:, None], near_BK[near]], dim=1)
-            opinion, at = dirichlet(form(sim_BK), sim_BK > -torch.inf), some.cpu().numpy()
-            evidence_N[at] = form(own_sim_N[some]).double().cpu().numpy()
-            belief_N[at] = opinion.belief_BK[:, 0].double().cpu().numpy()
-            uncertainty_N[at] = opinion.uncertainty_B.double().cpu().numpy()
+    with progress(len(row_N), "compare with rivals", "pairs") as advance:
+        for rows_B, near_BK in found:
+            size_B = size_Q[rows_B]
+            pairs = order_N[places_of(first_Q[rows_B], size_B)[0]]
+            near_of = torch.repeat_interleave(torch.arange(len(rows_B), device=pairs.device), size_B)
+            for some, near in zip(torch.split(pairs, BLOCK), torch.split(near_of, BLOCK), strict=True):
+                sim_BK = torch.cat([own_sim_N[some][:, None], near_BK[near]], dim=1)
+                opinion, at = dirichlet(form(sim_BK), sim_BK > -torch.inf), some.cpu().numpy()
+                evidence_N[at] = form(own_sim_N[some]).double().cpu().numpy()
+                belief_N[at] = opinion.belief_BK[:, 0].double().cpu().numpy()
+                uncertainty_N[at] = opinion.uncertainty_B.double().cpu().numpy()
+            advance(len(pairs))
     return out
 
 
