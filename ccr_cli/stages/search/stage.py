@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from itertools import chain, islice, product
+from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
@@ -383,12 +383,12 @@ class Searcher:
         Those by people come before the translations that the run was trained on.
         """
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
-        sources = [self.data.captions, *(self._translated() if own else ())]
         chosen = set(item_ids)
-        for lang, (number, captions) in product(self.langs, enumerate(sources)):
-            found = self.readable(captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)])
-            if len(found):
-                yield f"translations into {lang}" if number else f"captions in {lang}", found
+        for lang in self.langs:  # translations are read only where they are asked for
+            for number, captions in enumerate(chain([self.data.captions], self._translated() if own else ())):
+                found = self.readable(captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)])
+                if len(found):
+                    yield f"translations into {lang}" if number else f"captions in {lang}", found
 
     def image(self, item_id: str) -> Path | None:
         """The media file of an item; None if it has none inside the media root, or does not exist."""
