@@ -328,7 +328,8 @@ def test_a_count_of_pairs_that_is_none(made: dict[str, Any], count: Any) -> None
 
 def test_commands_and_errors_are_those_of_where_they_are_typed(made: dict[str, Any]) -> None:
     command = made["diagnosis"].artifact.about["command"], made["features"].artifact.about["command"]
-    assert command[0].split()[:3] == ["ccr", "diagnose", made["run"].name] and "datasets/toy" in command[1].split()
+    assert command[0].split()[:3] == ["ccr", "diagnose", f"runs/{made['run'].name}"]
+    assert "datasets/toy" in command[1].split()
     assert not any(word.startswith("/") for each in command for word in each.split())
     with pytest.raises(UsageError) as caught:
         ccr.train(made["translated"], noise=40)

@@ -362,12 +362,13 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
 
 def _difference(key: str, there: object, here: object) -> str:
     """Says how an entry of a request differs; of one with parts, such as the list of `--only`, no values."""
-    if not isinstance(there, dict) and not isinstance(here, dict):
-        return f"{key}: {there!r} there, {here!r} in this request"
-    if there is None or here is None:
+    if isinstance(there, dict) and isinstance(here, dict):
+        parts = " and ".join(sorted(part for part in there.keys() | here.keys() if there.get(part) != here.get(part)))
+        what = "list, or of another translation," if key == "only" else parts
+        return f"{key}: another {what} there than in this request"
+    if (isinstance(here, dict) and there is None) or (isinstance(there, dict) and here is None):
         return f"{key}: {'in this request, not there' if there is None else 'there, not in this request'}"
-    what = "another list, or of another translation" if key == "only" else "another"
-    return f"{key}: {what} there than in this request"
+    return f"{key}: {there!r} there, {here!r} in this request"
 
 
 def _swap_in(partial: Path, final: Path) -> None:
