@@ -77,6 +77,19 @@ class Workspace:
             stale |= more
         return stale
 
+    def parents_first(self, artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
+        """Sorts artifacts so that each comes after those that it was made from, else as they are."""
+        parents = {self.relative(a.path): [link.path for link in a.parents] for a in artifacts}
+        level: dict[str, int] = {}
+
+        def level_of(path: str) -> int:
+            if path not in level:
+                level[path] = 0  # paths may go in circles: only ids cannot
+                level[path] = 1 + max((level_of(parent) for parent in parents[path] if parent in parents), default=0)
+            return level[path]
+
+        return sorted(artifacts, key=lambda artifact: level_of(self.relative(artifact.path)))
+
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
         """Loads a parent of an artifact; raises ArtifactError if it is gone or was replaced."""
         try:

@@ -446,7 +446,8 @@ def emit(
         if {"from", "concat"} & artifact.request.keys() or artifact.request.get("engine") in ("recorded", BY_HAND):
             again = "add them where they come from (then import a data set again), and repeat the command with --force"
             if artifact.kind == "translation":
-                again += "; or type them: ccr translate --only FILE.csv, columns source_caption_id and correction"
+                columns = "columns source_caption_id and correction"
+                again += f"; or type them: ccr translate --lang {artifact.request['lang']} --only FILE.csv, {columns}"
         console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)

@@ -1,6 +1,7 @@
 """ccr rebuild."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +18,7 @@ from ccr_cli.errors import ArtifactError
 def rebuild(*, call: c.ListCall) -> None:
     """Make stale artifacts again: those made from an earlier state of a data set or of another artifact.
 
-    Repeats the command of each one (of the named, or of all in the workspace), in the order of the pipeline, and prints
-    its path.
+    Repeats the command of each one (of the named, or of all in the workspace), parents first, and prints its path.
     """
     inputs = call.inputs()
     chosen, made = {artifact.path for artifact in inputs.named}, list[Path]()
@@ -26,9 +26,12 @@ def rebuild(*, call: c.ListCall) -> None:
         artifact = stale[0]
         command = without_option(artifact.rebuild_command(), "--workspace")  # its path may count from elsewhere
         name = inputs.workspace.relative(artifact.path)
-        if artifact.path in made or not command:
-            why = ": its command makes another artifact, perhaps as a file that it names has changed" if command else ""
-            raise ArtifactError(f"{name} is stale still{why}", hint=artifact.rebuild_hint())
+        if artifact.path in made:
+            problem = f"{name} is stale still: its command makes another artifact, perhaps as a file has changed"
+            named = [] if any(word.partition("=")[0] == "--name" for word in command) else ["--name", artifact.name]
+            raise ArtifactError(problem, hint=f"under its name: {shlex.join([*command, *named])}")
+        if not command:
+            raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
         console.say(f"rebuild {name}: {' '.join(command)}")
         made.append(artifact.path)
         env = os.environ | {"CCR_WORKSPACE": str(inputs.workspace.root)}
@@ -47,10 +50,10 @@ def rebuild(*, call: c.ListCall) -> None:
 
 
 def _stale(workspace: Workspace) -> list[base.Artifact]:
-    """The stale artifacts in the order of the pipeline, without mismatches, which `ccr train` makes again."""
+    """The stale artifacts, parents first, without mismatches, which `ccr train` makes again."""
     artifacts = workspace.artifacts()
     ids = workspace.stale(artifacts)
-    return [artifact for artifact in artifacts if artifact.id in ids and artifact.kind != "noise"]
+    return workspace.parents_first([a for a in artifacts if a.id in ids and a.kind != "noise"])
 
 
 EPILOG = c.examples("ccr rebuild", "ccr data import products.csv --force && ccr rebuild", "ccr rebuild latest")

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from ccr_cli.artifacts.base import atomic_open, refuse_special
 from ccr_cli.artifacts.dataset import Dataset
 from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
-from ccr_cli.console import HIDDEN, counted, say
+from ccr_cli.console import HIDDEN, counted, say, warn
 from ccr_cli.data.formats.captions_csv import table_rows
 from ccr_cli.data.formats.excel import sheet_rows, workbook
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
@@ -96,17 +96,19 @@ class PairsFile:
     def refuse_others(self, data: Dataset, column: str, langs: Collection[str] = ()) -> None:
         """Refuses a file of other captions than a data set's source captions, or without pairs in some language.
 
+        Captions that the data set does not have, such as those deleted since, are told.
+
         Raises:
-            UsageError: If an id in the column is unknown, or the file has languages and lacks one of these.
+            UsageError: If all ids in the column are unknown, or the file has languages and lacks one of these.
         """
         known = set(data.captions["caption_id"][data.captions["lang"] == data.source_lang])
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""
-            raise UsageError(
-                f"{self.path}: {unknown[0]!r} is no source caption of {data.name}{more}",
-                hint="the file must contain pairs of this data set only",
-            )
+            problem = f"{self.path}: {unknown[0]!r} is no source caption of {data.name}{more}"
+            if len(unknown) == len(self.frame):
+                raise UsageError(problem, hint="the file must contain pairs of this data set")
+            warn(f"{problem}: left out")
         missing = sorted(set(langs) - self.langs) if self.langs and not self.reviewed else []
         if missing:
             raise UsageError(f"{self.path} has pairs in {' and '.join(sorted(self.langs))}, and none in {missing[0]}")

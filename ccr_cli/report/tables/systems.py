@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts.label import Label
-from ccr_cli.artifacts.signature import HUMAN, NONE
+from ccr_cli.artifacts.signature import FILE, HUMAN, NONE
 from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.differences import QueryRanks, intervals_overlap
 from ccr_cli.report.tables.table import Cell, Column, Row, Table
@@ -97,7 +97,7 @@ def systems(frame: pd.DataFrame, main: comparable.View, costs: Costs, ranks: Que
     elsewhere = {lang: {*rows["label"]} & {*labels} for lang, rows in everywhere.groupby("lang")}
     others = {lang: sorted(elsewhere[lang] - {*part["label"]}) for lang, part in by_lang.items()}
     notes = [
-        chosen or _lacking(by_lang),
+        chosen or _lacking(by_lang, main.queries),
         f"{main.named} with half of its 95% interval over items; of several seeds the means. Training is the time of a "
         "run alone, after translation and extraction. Texts per second are those of its evaluation, without the "
         "translation of queries; items per second include decoding.",
@@ -196,7 +196,7 @@ def _cost(rows: pd.DataFrame, label: str, costs: Costs) -> SystemCost:
     return SystemCost.mean([costs[run] for run in runs if run in costs])
 
 
-def _lacking(by_lang: Mapping[str, pd.DataFrame]) -> str:
+def _lacking(by_lang: Mapping[str, pd.DataFrame], queries: str) -> str:
     rows = pd.concat(by_lang.values()).sort_values("seed").drop_duplicates(["run_id", "label"])
     rows = rows.drop_duplicates("label")
     translated = rows["label"].map(lambda label: Label.parse(label).is_translate_test)
@@ -205,5 +205,6 @@ def _lacking(by_lang: Mapping[str, pd.DataFrame]) -> str:
     for names, flag in ([name for name in rows["run"] if name not in with_both], ""), (with_both, " --translate-test"):
         runs = " ".join(f"runs/{name}" for name in dict.fromkeys(names))
         langs = " ".join(f"--lang {lang}" for lang in by_lang)
+        langs += {HUMAN: "", FILE: " --queries FILE"}.get(queries, f" --queries {queries}")
         commands += [f"ccr evaluate {runs} --split {VALIDATION} {langs}{flag}"] if runs else []
     return f"Test results do not choose a system. For a choice by validation: {', '.join(commands)}, then ccr report."

@@ -54,7 +54,7 @@ def find_others(
                 problem = f"{other.name} is no other translation of {data.name} into {' or '.join(sorted(langs))}"
                 raise UsageError(problem, hint=f"--witness NAME, or --witness {NONE}")
             if any(_same(other, own) for own in judged):
-                warn(f"the witness {other.name} has nearly the same texts: it can bear nothing out")
+                warn(f"the witness {other.name} has nearly the same texts: where it agrees, it bears nothing out")
     else:
         others = [] if names else latest([a for a in inputs.workspace.artifacts("translation") if fits(a)])
         same = [a for a in others if any(_same(a, b) for b in judged)]

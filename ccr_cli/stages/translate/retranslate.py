@@ -94,7 +94,8 @@ class Retranslation:
         by_hand = (
             f", {len(changed & self.corrections.keys())} of them {translation.BY_HAND}" if self.corrections else ""
         )
-        outcome = f"new translations: {len(changed)} of {counted(len(self.captions), 'caption')}{by_hand}"
+        outcome = f"new translations: {len(changed)} of {counted(len(self.captions), 'caption')}{by_hand}; "
+        outcome += f"the others are those of {self.original.name}"
         if not (changed or self.engine_named):
             raise UsageError(f"{outcome}: nothing was written", hint="another --engine, or other corrections")
         say(outcome) if changed else warn(f"{outcome}; try another engine or model")
@@ -165,6 +166,7 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         raise UsageError(problem, hint="leave --lang out")
 
     rows = pairs.frame.assign(correction=pairs.correction)
+    rows = rows[rows["source_caption_id"].isin(data.captions["caption_id"])]
     if foreign := sorted(pairs.langs - {lang}):
         left_N, langs = rows["lang"].isin(foreign), " and ".join(foreign)
         say(f"{only}: {counted(int(left_N.sum()), 'pair')} in {langs}, left out of the translation into {lang}")

@@ -15,7 +15,7 @@ import pytest
 import toy
 from PIL import Image
 
-from ccr_cli.artifacts import dataset, translation
+from ccr_cli.artifacts import base, dataset, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data import assemble
 
@@ -628,9 +628,10 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     old = run("products.csv").made
     both = [f"{text}{end}" for text in CAPTIONS.values() for end in ("", "!")]
     write("es.tsv", ("source", "target"), *[(text, f"{text} ES") for text in both], delimiter="\t")
-    recorded = ("--engine", "recorded", "--set", "table=es.tsv")
-    command = [sys.executable, "-m", "ccr_cli", "translate", "--lang", "es", *recorded, "--workspace", "space"]
-    subprocess.run(command, check=True, capture_output=True)  # records its own command
+    write("typed.csv", ("source_caption_id", "lang", "correction"), ("a#en#0", "es", "typed"))
+    for words in (("--lang", "es", "--engine", "recorded", "--set", "table=es.tsv"), ("--only", "typed.csv")):
+        command = [sys.executable, "-m", "ccr_cli", "translate", *words, "--workspace", "space"]
+        subprocess.run(command, check=True, capture_output=True)  # records its own command
     write("products.csv", ("image", "caption"), *[(name, f"{text}!") for name, text in CAPTIONS.items()])
     refused = run("products.csv")
     assert refused.code == 4 and "products.csv has" in refused.err and "--name" in refused.err
@@ -638,12 +639,15 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     other = run("products.csv", "--lang", "de")
     assert other.code == 4 and "--lang" in other.err
     forced = run("products.csv", "--force")
-    assert forced.code == 0 and "translations/products/es-recorded" in forced.err
+    first, second = (forced.err.index(f"translations/products/es-{name}") for name in ("recorded", "corrected"))
+    assert forced.code == 0 and first < second
     listed = toy.ok("show", workspace=Path("space")).out
-    assert listed.count("stale") == 1 and "stale" not in listed.partition("translations/")[0]
+    assert listed.count("stale") == 2 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
     rebuilt = toy.ok("rebuild", workspace=Path("space"))
-    assert set(translation.read(rebuilt.made)["text"]) == {f"{text}! ES" for text in CAPTIONS.values()}
+    made = [set(translation.read(base.load(path))["text"]) for path in rebuilt.paths]
+    texts = {f"{text}! ES" for text in CAPTIONS.values()}
+    assert made == [texts, (texts - {"a red shoe! ES"}) | {"typed"}], "parents first"
     assert "stale" not in toy.ok("show", workspace=Path("space")).out
     assert toy.ok("rebuild", workspace=Path("space")).out == ""
 

@@ -201,7 +201,7 @@ def test_an_engine_that_says_the_same_is_warned_of(workspace: Chain, tmp_path: P
 @pytest.mark.parametrize(
     ("rows", "options", "message"),
     [
-        ([{"slot_id": "red-circle-en0"}, {"slot_id": "nobody"}], (), "'nobody' is no source caption of toy"),
+        ([{"slot_id": "nobody"}], (), "'nobody' is no source caption of toy"),
         ([{"slot_id": "red-square-en0"}], (), "leaves 0 of 48 pairs"),
         ([{"item_id": "red-circle"}], (), "has no column slot_id"),
         ([{"slot_id": "red-circle-en0"}], ("--weigh-verdicts",), "has no column p_clean"),
@@ -410,7 +410,9 @@ def test_corrections_become_the_translation(
 def test_captions_of_every_split_can_be_corrected(finished: Chain, tmp_path: Path) -> None:
     caption, first = "red-square-en0", finished.find("translation")
     fields = {"source_caption_id": caption, "lang": "es", "correction": "un cuadrado"}
-    done = toy.ok("translate", "--only", hand_made(tmp_path / "mine.csv", [fields]), workspace=finished.root)
+    listed = hand_made(tmp_path / "mine.csv", [fields, fields | {"source_caption_id": "deleted"}])
+    done = toy.ok("translate", "--only", listed, workspace=finished.root)
+    assert "'deleted'" in done.err
     texts = translation.read(done.made).set_index("caption_id")["text"]
     before = translation.read(first).set_index("caption_id")
     split = before.loc[f"{caption}@es", "split"]
