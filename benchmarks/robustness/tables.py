@@ -234,31 +234,25 @@ def main_block(results: Results) -> str:
     return _by_target(results, grid.main_part(), places | {TARGETS[0]: [*places[TARGETS[0]], NEAR]})
 
 
-def _bases(cell: Cell, cheaper: bool) -> list[Cell]:
-    """What a method is compared with: `infonce` of as many models, also a `cheaper` one, itself without its judge."""
-    labels = [BASELINE] if cell.models == 1 or cell.label == TWICE else [TWICE, BASELINE] if cheaper else [TWICE]
-    bases = [Cell(label, *grid.methods()[label]) for label in labels if label != cell.label]
+def _bases(cell: Cell) -> list[Cell]:
+    """What a method is compared with: `infonce` of as many models, and itself without its judge."""
+    label = BASELINE if cell.models == 1 or cell.label == TWICE else TWICE
+    bases = [Cell(label, *grid.methods()[label])] if label != cell.label else []
     if grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
         bases.append(replace(grid.judged_by(cell, "none"), label=grid.NO_JUDGE))
     return bases
 
 
-def _contrasts(
-    results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]], cheaper: bool = False
-) -> str:
+def _contrasts(results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]]) -> str:
     """Differences in SumR, each a line, by column, which says where it is measured."""
     lines: list[tuple[Cell, Line]] = []
     for cell in cells:
-        known: set[str] = set()
-        for base in _bases(cell, cheaper):
+        for base in _bases(cell):
             pairs = [[grid.fitted(replace(each, **where)) for each in (cell, base)] for where in columns.values()]
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
             models = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
             gains = [results.difference([one], [other]) for one, other in pairs]
-            new = {column for column, gain in zip(columns, gains, strict=True) if _measured(gain)}
-            if not models or not new <= known:  # one model says nothing more where two are measured
-                lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
-            known |= new
+            lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
     return grouped(["SumR", *columns], lines)
 
 
@@ -447,7 +441,7 @@ def real_block(results: Results) -> str:
     measured = {cell.label for cell in grid.real_part()}
     cells = [cell for cell in (*_competitors(), grid.BY_TRANSLATION) if cell.label in measured]
     columns = {NAMES[engine]: {"translations": engine} for engine in (*CHINESE, *FRENCH)}
-    return _contrasts(results, cells, columns, cheaper=True)
+    return _contrasts(results, cells, columns)
 
 
 def real_sums_block(results: Results) -> str:
