@@ -18,35 +18,60 @@ from ccr_cli.errors import ArtifactError
 def rebuild(*, call: c.ListCall) -> None:
     """Make stale artifacts again: those made from an earlier state of a data set or of another artifact.
 
-    Repeats the command of each one (of the named, or of all in the workspace), parents first, and prints its path.
+    Repeats the command of each one (of the named, or of all in the workspace), parents first, and prints its path. What
+    is made from one that fails is left out.
     """
-    inputs = call.inputs()
-    chosen, made = {artifact.path for artifact in inputs.named}, list[Path]()
-    while stale := [a for a in _stale(inputs.workspace) if not chosen or a.path in chosen]:
-        artifact = stale[0]
-        command = without_option(artifact.rebuild_command(), "--workspace")  # its path may count from elsewhere
-        name = inputs.workspace.relative(artifact.path)
-        if artifact.path in made:
-            problem = f"{name} is stale still: its command makes another artifact, perhaps as a file has changed"
-            named = [] if any(word.partition("=")[0] == "--name" for word in command) else ["--name", artifact.name]
-            raise ArtifactError(problem, hint=f"under its name: {shlex.join([*command, *named])}")
-        if not command:
-            raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
-        console.say(f"rebuild {name}: {' '.join(command)}")
-        made.append(artifact.path)
-        env = os.environ | {"CCR_WORKSPACE": str(inputs.workspace.root)}
-        code = subprocess.run(
-            [sys.executable, "-m", "ccr_cli", *command[1:]], env=env, stdout=subprocess.DEVNULL
-        ).returncode
-        if code not in (0, 3):  # 3: done, but some items failed
-            raise ArtifactError(f"{name} could not be made again (exit code {code})", hint=artifact.rebuild_hint())
+    workspace, blocked, made = (inputs := call.inputs()).workspace, set[str](), list[Path]()
+    chosen, error = {artifact.path for artifact in inputs.named}, None
+    while artifact := _next(workspace, chosen, blocked):
+        try:
+            _make(workspace, artifact, again=artifact.path in made)
+            made.append(artifact.path)
+        except ArtifactError as failed:
+            blocked.add(workspace.relative(artifact.path))
+            if error:
+                console.warn(f"{failed.message}\n  try: {failed.hint}")
+            error = error or failed
+    made = [path for path in made if workspace.relative(path) not in blocked]
     if call.json:
         c.show_json({"made": [c.artifact_facts(base.load(path)) for path in made]})
-        return
-    for path in made:
-        print(path)
-    if not made:
+    else:
+        for path in made:
+            print(path)
+    if error:
+        sys.stdout.flush()
+        raise error
+    if not made and not call.json:
         console.say("nothing is stale")
+
+
+def _next(workspace: Workspace, chosen: set[Path], blocked: set[str]) -> base.Artifact | None:
+    """The next stale one of the chosen (or all) artifacts; adds to the `blocked` ones what is made from one of them."""
+    for artifact in _stale(workspace):
+        name = workspace.relative(artifact.path)
+        if any(link.path in blocked for link in artifact.parents):
+            blocked.add(name)
+        elif name not in blocked and (not chosen or artifact.path in chosen):
+            return artifact
+    return None
+
+
+def _make(workspace: Workspace, artifact: base.Artifact, *, again: bool) -> None:
+    """Repeats the command of a stale artifact; ArtifactError if that fails, or did not help before (`again`)."""
+    command = without_option(artifact.rebuild_command(), "--workspace")  # its path may count from elsewhere
+    name = workspace.relative(artifact.path)
+    if again:
+        problem = f"{name} is stale still: its command makes another artifact, perhaps as a file has changed"
+        named = [] if any(word.partition("=")[0] == "--name" for word in command) else ["--name", artifact.name]
+        raise ArtifactError(problem, hint=f"under its name: {shlex.join([*command, *named])}")
+    if not command:
+        raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
+    console.say(f"rebuild {name}: {' '.join(command)}")
+    env = os.environ | {"CCR_WORKSPACE": str(workspace.root)}
+    words = [sys.executable, "-m", "ccr_cli", *command[1:]]
+    code = subprocess.run(words, env=env, stdout=subprocess.DEVNULL).returncode
+    if code not in (0, 3):  # 3: done, but some items failed
+        raise ArtifactError(f"{name} could not be made again (exit code {code})", hint=artifact.rebuild_hint())
 
 
 def _stale(workspace: Workspace) -> list[base.Artifact]:

@@ -644,8 +644,12 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     listed = toy.ok("show", workspace=Path("space")).out
     assert listed.count("stale") == 2 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
+    Path("typed.csv").rename("away.csv")
+    half = toy.ccr("rebuild", workspace=Path("space"))
+    assert half.code == 4 and [path.name[:11] for path in half.paths] == ["es-recorded"], "the others are made"
+    Path("away.csv").rename("typed.csv")
     rebuilt = toy.ok("rebuild", workspace=Path("space"))
-    made = [set(translation.read(base.load(path))["text"]) for path in rebuilt.paths]
+    made = [set(translation.read(base.load(path))["text"]) for path in (*half.paths, *rebuilt.paths)]
     texts = {f"{text}! ES" for text in CAPTIONS.values()}
     assert made == [texts, (texts - {"a red shoe! ES"}) | {"typed"}], "parents first"
     assert "stale" not in toy.ok("show", workspace=Path("space")).out
