@@ -148,8 +148,8 @@ def figure(measured: list[dict[str, Any]]) -> str:
     with drawing():
         drawn = new_figure(11, 4.4)
         axes = drawn.subplots(1, 2)
-        seconds = ("cpu_seconds", "CPU seconds", 1, (1, 3, 10, 30, 100, 300, 1000))
-        memory = ("peak_mib", "peak memory (GB)", 1024, (0.25, 0.5, 1, 2, 4, 8))
+        seconds = ("cpu_seconds", "CPU seconds", 1, (1, 3, 10, 30, 100, 300, 1000, 3000))
+        memory = ("peak_mib", "peak memory (GB)", 1024, (0.25, 0.5, 1, 2, 4, 8, 16))
         for ax, (name, what, unit, ticks) in zip(axes, (seconds, memory), strict=True):
             for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):
                 line = sorted((row["items"], row[name] / unit) for row in measured if row["stage"] == stage)
