@@ -96,7 +96,7 @@ class PairsFile:
     def refuse_others(self, data: Dataset, column: str, langs: Collection[str] = ()) -> None:
         """Refuses a file of other captions than a data set's source captions, or without pairs in some language.
 
-        Captions that the data set does not have, such as those deleted since, are told.
+        A warning names captions that the data set does not have, such as deleted ones.
 
         Raises:
             UsageError: If all ids in the column are unknown, or the file has languages and lacks one of these.
