@@ -11,10 +11,11 @@ import typer
 
 import ccr_cli
 from ccr_cli.commands import data
-from ccr_cli.commands.common import Command
+from ccr_cli.commands.common import Command, Commands
 
 app = typer.Typer(
     name="ccr",
+    cls=Commands,
     help="Cross-lingual cross-modal retrieval under noisy translation.\n\n"
     "ccr data import noto-emoji\n\n"
     "ccr translate --lang es | ccr extract - | ccr train - --method uml | ccr evaluate - | ccr diagnose -",

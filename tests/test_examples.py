@@ -27,7 +27,7 @@ def test_the_tour_runs_and_what_it_promises_is_there(tmp_path: Path) -> None:
     secrets = {name: "s3cretvalue" for name in ("HF_TOKEN", "DEEPL_API_KEY")} | {"USER": "alicesuser"}
     more = {"WORKSPACE": str(root), "EPOCHS": "1", "DATA": str(data), "CORRECTIONS": str(corrections), **secrets}
     done = subprocess.run(
-        ["bash", EXAMPLES / "emoji.sh"], env=toy.environment(root, **more), capture_output=True, text=True, timeout=600
+        ["bash", EXAMPLES / "emoji.sh"], env=toy.environment(root, **more), capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     assert all(Path(line.split(": ")[1].strip()).is_file() for line in done.stdout.splitlines()[-3:])
@@ -49,7 +49,7 @@ def test_the_first_hour_with_own_data_runs(tmp_path: Path) -> None:
     data, root = toy.toy().write(tmp_path / "toy"), tmp_path / "workspace"
     more = {"WORKSPACE": str(root), "EPOCHS": "1", "DATA": str(data)}
     script = ["bash", str(EXAMPLES / "products.sh")]
-    done = subprocess.run(script, env=toy.environment(root, **more), capture_output=True, text=True, timeout=600)
+    done = subprocess.run(script, env=toy.environment(root, **more), capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr
     assert all(Path(line.split(": ")[1].strip()).is_file() for line in done.stdout.splitlines()[-2:])
     (products,) = Workspace(root).artifacts("dataset")
@@ -73,7 +73,7 @@ def test_vectors_of_sentence_transformers_are_those_of_the_model(sources: toy.Ch
         str(sources.folder / "media"),
     ]
     done = subprocess.run(
-        call, cwd=tmp_path, env=toy.environment(tmp_path), capture_output=True, text=True, timeout=600
+        call, cwd=tmp_path, env=toy.environment(tmp_path), capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr
     root = tmp_path / "workspace"

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from ccr_cli import console, process_memory, registry
 from ccr_cli.artifacts.base import FAILURES, Artifact, load
@@ -32,6 +32,7 @@ from ccr_cli.errors import (
     Terminated,
     UsageError,
     as_user_error,
+    did_you_mean,
     nearest,
 )
 from ccr_cli.stages.shared.options import KINDS, SHARED, declared, option, result, where
@@ -143,6 +144,26 @@ class BuildCall(Call):
     json: bool = False
 
 
+class Commands(TyperGroup):
+    """The commands of ccr, or those of one of its groups."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the words before the command; without any, Typer shows the help."""
+        if not args:
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except _Misuse as error:
+            _exit(UsageError(f"{ctx.command_path}: {_problem(error)}", f"{ctx.command_path} --help"))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Finds the command of the first word; one that does not exist ends the program with what may be meant."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            hint = did_you_mean(args[0], self.commands) + f"{ctx.command_path} --help"
+            _exit(UsageError(f"{ctx.command_path} has no command {args[0]}", hint))
+        return super().resolve_command(ctx, args)
+
+
 class Command(TyperCommand):
     """A command of ccr, which also accepts the names that its flags had in the last version."""
 
@@ -175,8 +196,7 @@ class Command(TyperCommand):
         try:
             rest = super().parse_args(ctx, [*current, *args[end:]])
         except _Misuse as error:
-            param, problem = getattr(error, "param", None), error.message[:1].lower() + error.message[1:].rstrip(".")
-            problem = problem or "is missing"
+            param, problem = getattr(error, "param", None), _problem(error) or "is missing"
             flag = f"{param.opts[0]} {given.get(param.name, '')}".rstrip() + ": " if param else ""
             _exit(UsageError(flag + problem, f"{ctx.command_path} --help"))
         for flag in {flag for flag, *_ in words} & set(renamed):
@@ -226,6 +246,11 @@ class Command(TyperCommand):
                     hint = f"did you mean --{near}?" if f"--{near}" in flags else setting
                 _exit(UsageError(f"{ctx.command_path} has no option {flag}", hint))
         return given
+
+
+def _problem(error: Any) -> str:
+    """What a mistake on a command line is, in Typer's words, as the end of a message of ours."""
+    return str(error.message[:1].lower() + error.message[1:].rstrip("."))
 
 
 def _settings(command: str, given: Mapping[str, str]) -> list[str]:

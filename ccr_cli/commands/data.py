@@ -12,7 +12,9 @@ from ccr_cli.errors import UsageError
 from ccr_cli.stages.data.options import ImportOptions
 from ccr_cli.stages.shared.options import option
 
-app = typer.Typer(no_args_is_help=True, help="Data sets: list, describe, import, verify.", rich_markup_mode="rich")
+app = typer.Typer(
+    cls=c.Commands, no_args_is_help=True, help="Data sets: list, describe, import, verify.", rich_markup_mode="rich"
+)
 
 Source = Annotated[str, typer.Argument(help="A bundled data set, a collection, or a folder in the dataset format.")]
 Sources = Annotated[

@@ -27,7 +27,7 @@ from ccr_cli.data.formats.excel import sheet_rows
 from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
 from ccr_cli.data.formats.text_files import hashtag
 from ccr_cli.data.tsv import read_tsv
-from ccr_cli.errors import ArtifactError, UnavailableError, UsageError
+from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, no_file
 from ccr_cli.translators import apertium
 from ccr_cli.translators.base import Translation
 
@@ -67,6 +67,7 @@ class Translator:
 
     Raises:
         UnavailableError: If the pair is not recorded; the hint lists the recorded ones.
+        UsageError: If there is no such table.
         ArtifactError: If the table is damaged or contradicts itself.
     """
 
@@ -124,7 +125,7 @@ def identity(config: Config) -> dict[str, str]:
 def _own_table(config: Config) -> Path:
     path = Path(config.table).expanduser()
     if not path.exists():
-        raise UnavailableError(f"there is no file {path}", hint="--set table=FILE with its full path")
+        raise no_file(path, "--set table")
     if not path.is_file() or not path.name.lower().endswith(_FORMATS):
         what = "of another format" if path.is_file() else "no file"
         formats = "*.tsv, *.csv or *.xlsx (columns source and target), *.jsonl, *.caption.txt"

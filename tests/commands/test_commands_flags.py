@@ -94,6 +94,11 @@ def test_an_old_name_is_answered_with_the_new_one(sources: Chain) -> None:
         ("train --sweep languag-mix=all,draw", "'language-mix'"),
         ("data describe noto-emjoi", "'noto-emoji'"),
         ("data import mulit30k", "'multi30k'"),
+        ("trian --method uml", "'train'"),
+        ("tra", "'train' or 'translate'"),
+        ("data improt x", "'import'"),
+        ("nosuch", "ccr --help"),
+        ("--nosuch train", "ccr --help"),
     ],
 )
 def test_a_misspelt_word_is_answered_with_the_nearest(words: str, hint: str, sources: Chain) -> None:

@@ -107,7 +107,7 @@ def test_a_table_of_the_users(folder: Path, tmp_path: Path) -> None:
         Translation("ein Hund"),
         Translation(None, error="not recorded"),
     ]
-    with pytest.raises(UnavailableError, match=r"none\.tsv"):
+    with pytest.raises(UsageError, match=r"--set table: there is no .*none\.tsv"):
         make("en", "de", None, table=str(tmp_path / "none.tsv"))
 
 
