@@ -49,8 +49,7 @@ def rows(path: Path) -> list[tuple[str, str]]:
 
 
 @needed
-@pytest.mark.parametrize("width", [400, 1400])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
 def test_keys(width: int, scheme: str, browser: Any, root: Path, tmp_path: Path) -> None:
     to = tmp_path / "a.csv"
     with Server(root, "--to", to, "--reviewer", "ana", "--worst", "5", name="review") as up:

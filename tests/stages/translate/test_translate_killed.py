@@ -71,10 +71,16 @@ def settled(engine: Engine) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "options",
-    [pytest.param((), id="cache"), pytest.param(("--no-cache",), id="journal", marks=pytest.mark.soak)],
+    ("options", "kills"),
+    [
+        pytest.param((), 4, id="cache"),
+        pytest.param((), 10, id="cache, ten times", marks=pytest.mark.soak),
+        pytest.param(("--no-cache",), 10, id="journal", marks=pytest.mark.soak),
+    ],
 )
-def test_killed_at_ten_moments(options: tuple[str, ...], root: Path, tmp_path: Path, slow_engine: Engine) -> None:
+def test_killed_again_and_again(
+    options: tuple[str, ...], kills: int, root: Path, tmp_path: Path, slow_engine: Engine
+) -> None:
     undisturbed = tmp_path / "undisturbed"
     shutil.copytree(root, undisturbed)
     wanted = toy.ok(*CALL, "--no-cache", workspace=undisturbed).made
@@ -82,7 +88,7 @@ def test_killed_at_ten_moments(options: tuple[str, ...], root: Path, tmp_path: P
     place = root if options else Path(os.environ["CCR_CACHE"])
     dice = random.Random(2)
     kept = 0
-    for _ in range(10):
+    for _ in range(kills):
         asked = len(slow_engine.asked())
         wait = dice.randrange(0, 30)
         code, err = kill_after(wait, place, SMALL_BLOCKS, *CALL, *options, workspace=root, sent=signal.SIGKILL)
@@ -92,7 +98,7 @@ def test_killed_at_ten_moments(options: tuple[str, ...], root: Path, tmp_path: P
         asked_here = len(slow_engine.asked()) - asked
         assert asked_here <= lines(place) - kept + 2 * BLOCK, "nothing but what was in flight is lost"
         kept = lines(place)
-    assert 50 < kept < 216
+    assert 0 < kept < 216
     before = settled(slow_engine)
     made = toy.ok(*CALL, *options, workspace=root).made
     assert made.files == wanted.files and made.id == wanted.id
@@ -144,14 +150,14 @@ def test_a_model_that_is_killed_or_shared_gives_the_same_scores(
     scores = translation.read(wanted)["score"]
     assert scores.notna().all() and scores.nunique() > 10
     kept = 0
-    for results in (3, 20, 11):
+    for results in (3, 20):
         ended, err = kill_after(results, root, SMALL_BLOCKS, *call, "--no-cache", workspace=root, sent=signal.SIGKILL)
         assert ended == -signal.SIGKILL, err
         assert lines(root) >= kept + results
         kept = lines(root)
     assert toy.ok(*call, "--no-cache", workspace=root).made.files == wanted.files
-    for number in (3, 1, 2):
-        toy.ok(*call, "--shard", f"{number}/3", workspace=shared)
+    for number in (2, 1):
+        toy.ok(*call, "--shard", f"{number}/2", workspace=shared)
     assert toy.ok(*call, workspace=shared).made.files == wanted.files
 
 
