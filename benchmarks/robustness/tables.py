@@ -313,7 +313,7 @@ def _detection(results: Results, cell: Cell) -> list[str]:
 
 
 def cost_block(results: Results) -> str:
-    """Parameters, optimiser steps and seconds of processor time; the epoch that validation chose, by seed."""
+    """Parameters, optimiser steps and seconds of processor time (of `SEEDS`); the epoch chosen, by seed."""
     header = [
         "",
         "models",
@@ -331,7 +331,7 @@ def cost_block(results: Results) -> str:
             for cell in every
             if cell.label == label and cell.noise
             for row in results.of(cell)
-            if "cpu_seconds" in row
+            if "cpu_seconds" in row and row["seed"] in SEEDS
         ]
         for label in grid.methods()
     }
