@@ -11,7 +11,7 @@ import transformers
 from toy import Chain
 
 from ccr_cli.artifacts import translation
-from ccr_cli.errors import UnavailableError
+from ccr_cli.errors import UsageError
 from ccr_cli.translators import hf, recorded
 
 
@@ -37,7 +37,7 @@ def test_an_edited_table_is_another_request_and_a_moved_one_is_not(workspace: Ch
 
 
 def test_a_table_that_is_not_there() -> None:
-    with pytest.raises(UnavailableError, match="nowhere"):
+    with pytest.raises(UsageError, match="nowhere"):
         recorded.identity(recorded.Config(table="nowhere"))
     assert recorded.identity(recorded.Config()) == {} == hf.identity(hf.Config(model="no-folder/of-this-name"))
     assert hf.identity(hf.Config()) == {}, "an empty name is not the current folder"
