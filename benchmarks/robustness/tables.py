@@ -313,7 +313,7 @@ def _detection(results: Results, cell: Cell) -> list[str]:
 
 
 def cost_block(results: Results) -> str:
-    """Parameters, optimiser steps and seconds of processor time (of `SEEDS`); the epoch chosen, by seed."""
+    """Parameters, optimiser steps and seconds of processor time, these of `SEEDS` alone; the epoch chosen, by seed."""
     header = [
         "",
         "models",

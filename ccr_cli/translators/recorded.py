@@ -67,7 +67,7 @@ class Translator:
 
     Raises:
         UnavailableError: If the pair is not recorded; the hint lists the recorded ones.
-        UsageError: If there is no such table.
+        UsageError: If the user's own table does not exist or has another format.
         ArtifactError: If the table is damaged or contradicts itself.
     """
 

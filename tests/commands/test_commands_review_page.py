@@ -49,7 +49,15 @@ def rows(path: Path) -> list[tuple[str, str]]:
 
 
 @needed
-@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (1400, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"),
+    [
+        (400, "light"),
+        (1400, "dark"),
+        pytest.param(400, "dark", marks=pytest.mark.soak),
+        pytest.param(1400, "light", marks=pytest.mark.soak),
+    ],
+)
 def test_keys(width: int, scheme: str, browser: Any, root: Path, tmp_path: Path) -> None:
     to = tmp_path / "a.csv"
     with Server(root, "--to", to, "--reviewer", "ana", "--worst", "5", name="review") as up:
