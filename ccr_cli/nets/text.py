@@ -14,6 +14,7 @@ from torch import nn
 from ccr_cli import hub
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.nets.lora import Lora, targets_of
+from ccr_cli.nets.mean_bag import MeanBag
 from ccr_cli.nets.ragged import TextPooling, Texts, pad_rows
 from ccr_cli.nets.text_transformer import TransformerTextEncoder as TransformerTextEncoder
 from ccr_cli.transformers_loading import transformers_loading
@@ -31,7 +32,7 @@ class NgramTextEncoder(nn.Module):
         super().__init__()
         self.dim = self.token_dim = dim
         self.buckets = buckets
-        self.bag = nn.EmbeddingBag(buckets, dim, mode="mean", include_last_offset=True, sparse=sparse)
+        self.bag = MeanBag(buckets, dim, sparse=sparse)
         nn.init.normal_(self.bag.weight, std=scale)
 
     def forward(self, texts: Texts) -> torch.Tensor:
