@@ -1,10 +1,10 @@
 """Train and measure every method under wrong translations, on Flickr8k-CN, for `docs/noise-robustness.md`.
 
 Parts of the grid run in any order and in pieces. A measured cell is skipped unless one of its options has another value
-now, or the files that its method imports from methods, losses, judges and nets have changed. Rows that keep no hash of
-these files count as measured; `--list` says which. After a change elsewhere use `--again` or, to continue with that,
-`--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two processes may share the work. The
-collection is not part of this project (`robustness/collection.py` lists the files of its folder).
+now, the files that its method imports from methods, losses, judges and nets have changed, or its row names no commit.
+Rows that keep no hash of these files count as measured; `--list` says which. After a change elsewhere use `--again` or,
+to continue with that, `--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two processes may share
+the work. The collection is not part of this project (`robustness/collection.py` lists the files of its folder).
 
     python benchmarks/noise_robustness.py --part main near clean --data FOLDER/flickr8kcn --workspace W
     python benchmarks/noise_robustness.py --part main near clean --list
@@ -98,7 +98,7 @@ MEASURED, UNKNOWN, STALE, OPEN = "measured", "hash unknown", "stale", "to do"
 def state(cell: grid.Cell, rows: Sequence[Mapping[str, Any]], since: str = "") -> str:
     """Whether a cell is measured, and by the code that its method has now, as far as its row says it."""
     row = grid.find(rows, cell)
-    if row is None or str(row["when"]) < since:
+    if row is None or str(row["when"]) < since or not code.reproducible(row["code"]):
         return OPEN
     if "sources" not in row:
         return UNKNOWN
