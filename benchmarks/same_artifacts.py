@@ -67,6 +67,7 @@ def make(checkout: Path, workspace: Path) -> None:
         subprocess.run(
             [sys.executable, "-m", "ccr_cli", *arguments, "--workspace", str(workspace), "--quiet"],
             env=environment,
+            cwd=checkout,  # `-m` looks here first
             stdout=subprocess.DEVNULL,
             check=True,
         )
@@ -118,7 +119,7 @@ def main() -> int:
     parser.add_argument("--opens", type=Path, help="workspace of the other version, which must open unchanged")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        workspace = options.keep or Path(folder) / "workspace"
+        workspace = (options.keep or Path(folder) / "workspace").absolute()
         make(options.checkout, workspace)
         after = records(workspace)
     if options.write:

@@ -53,8 +53,8 @@ BUNDLED = {
         "video vision",
         "translators": "__init__ _conversion _http _languages _seq2seq _tagger apertium base ct2 deep_translator hf "
         "openai recorded",
-        "nets": "__init__ attention dual heads inception_i3d lora plain pooling ragged row_adam text text_transformer "
-        "tower",
+        "nets": "__init__ attention dual heads inception_i3d lora mean_bag plain pooling ragged row_adam text "
+        "text_transformer tower",
     }.items()
 }
 """The files that belong to ccr, whose version stands for them; any other file is somebody's own."""

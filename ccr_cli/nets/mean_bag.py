@@ -15,7 +15,7 @@ class MeanBag(nn.EmbeddingBag):
     """`nn.EmbeddingBag` of means whose sparse gradient is made without a copy of it for every id.
 
     The library writes the gradient of a text once for each of its ids, (N, D), and adds up equal ids in the optimiser.
-    This one adds up the texts that name an id, which is a sum over bags too: bit for bit the same on a CPU, in a sixth
+    This one adds up the texts that name an id, which is a sum over bags too: bit for bit the same on a CPU, in a third
     of the time and without that memory.
     """
 
