@@ -291,10 +291,12 @@ def test_every_method_is_tuned_with_one_budget() -> None:
     assert (counted[["basic", "infonce", "nrccr", "tcl", "trine", "uml"]] == 14).all()
     assert {cell.noise for cell in cells} == {0.0, 0.4} and ORACLE not in counted
     mine = [cell for cell in cells if cell.label.startswith("trine: ")]
-    rows = [row(cell, 2) | {"epochs": [cell.config["lr"] * 1e5 + cell.noise, 1.0]} for cell in mine]
+    rate = {cell.name: cell.config["lr"] * 1e5 for cell in mine}
+    rows = [row(c, 2) | {"epochs": [rate[c.name] + c.noise, 1.0], "SumR": 2 * rate[c.name] - c.noise} for c in mine]
     best = _lines(tables.tuning_block(tables.Results(rows)))["`trine`"]
-    softer = "temperature 0.05: 100.0, 100.4; temperature 0.07: 100.0, 100.4"
-    assert best == ["100.0, 100.4", softer, "50.0, 50.4", "200.0, 200.4", *["100.0, 100.4"] * 2, "learning rates x 2"]
+    softer = "temperature 0.05: 100.0/100.4; temperature 0.07: 100.0/100.4"
+    chosen = ["learning rates x 2", "200.0/199.6", "400.0/399.6"]
+    assert best == ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, *chosen]
     rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
     assert tables.tuning_block(tables.Results(rows)) == "Not measured yet.", "SumR of the reported half decides nothing"
 
