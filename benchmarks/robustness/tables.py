@@ -554,7 +554,7 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 
 
 def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % with each setting; the best mean, and what it is on the reported half."""
+    """SumR of the selecting half at 0 and 40 % by setting; the best mean, and what it is on the reported half."""
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
     kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
