@@ -1,10 +1,11 @@
 """Train and measure every method under wrong translations, on Flickr8k-CN, for `docs/noise-robustness.md`.
 
 Parts of the grid run in any order and in pieces. A measured cell is skipped unless one of its options has another value
-now, the files that its method imports from methods, losses, judges and nets have changed, or its row names no commit.
-Rows that keep no hash of these files count as measured; `--list` says which. After a change elsewhere use `--again` or,
-to continue with that, `--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two processes may share
-the work. The collection is not part of this project (`robustness/collection.py` lists the files of its folder).
+now, the files that its method imports from methods, losses, judges and nets have changed, or its row names no clean
+commit. Rows that keep no hash of these files count as measured; `--list` says which. After a change elsewhere use
+`--again` or, to continue with that, `--since 2026-11-21T16:00`. Nothing is measured with uncommitted changes. Two
+processes may share the work. The collection is not part of this project (`robustness/collection.py` lists the files of
+its folder).
 
     python benchmarks/noise_robustness.py --part main near clean --data FOLDER/flickr8kcn --workspace W
     python benchmarks/noise_robustness.py --part main near clean --list
@@ -61,8 +62,8 @@ def _restricted(parts: Sequence[str], options: argparse.Namespace) -> list[grid.
 
 def work(options: argparse.Namespace, cells: Sequence[grid.Cell]) -> int:
     """Runs the cells that no process has run yet, until none is left or the time is over; counts the failures."""
-    if code.version().endswith(code.DIRTY):
-        raise SystemExit(f"uncommitted changes in {', '.join(code.MEASURING)}: commit them, rows name their commit")
+    if not code.reproducible(code.version()):
+        raise SystemExit(f"no commit, or uncommitted changes in {', '.join(code.MEASURING)}: rows name their commit")
     for cell in cells:
         _ = cell.sources  # of what is imported, whatever is edited meanwhile
     torch.set_num_threads(1)

@@ -23,7 +23,23 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = ("basic", "infonce", "source-only", "decl", "uml", "nrccr", "tcl", "gsc", "disncl", "fume", "trine")
+METHODS = (
+    "basic",
+    "infonce",
+    "source-only",
+    "decl",
+    "uml",
+    "nrccr",
+    "tcl",
+    "gsc",
+    "disncl",
+    "fume",
+    "trine",
+    "cream",
+    "in2r",
+    "l2rm",
+    "ncr",
+)
 SOURCES = ("datasets/noto-emoji", "features/noto-emoji/efficientnet-lite0-*")
 ES = (*SOURCES, "translations/noto-emoji/es-*")
 SHORT = ("--epochs", "1", "--device", "cpu")
@@ -59,6 +75,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
 
 def make(checkout: Path, workspace: Path) -> None:
     """Runs all commands with the code of a checkout."""
+    checkout = checkout.absolute()
     environment = {**os.environ, "PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1", "CCR_CACHE": f"{workspace}-cache"}
     for command in COMMANDS:
         arguments = [
