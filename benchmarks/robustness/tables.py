@@ -592,8 +592,7 @@ def about_block(results: Results) -> str:
     unknown = sum("sources" not in row for row in results.rows)
     return (
         f"{len(results.rows)} runs by {states} states of the code, which `runs.jsonl` names by run; {dirty} ({DIRTY}) "
-        f"name no clean commit; {unknown} have no hash of their method's files. "
-        f"{shown}."
+        f"name no clean commit; {unknown} have no hash of their method's files. {shown}."
     )
 
 

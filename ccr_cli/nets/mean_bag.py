@@ -51,6 +51,7 @@ class _Means(torch.autograd.Function):
         id_U, uses_U = sorted_N.unique_consecutive(return_counts=True)
         text_N = torch.arange(len(sizes_B), device=ids_N.device).repeat_interleave(sizes_B)[order_N]
         offsets_U1 = torch.cat([uses_U.new_zeros(1), uses_U.cumsum(0)])
+        # times the reciprocal, and not divided: so torch rounds
         share_BD = grad_BD * (1 / sizes_B.clamp(min=1)[:, None].to(grad_BD.dtype))
         grad_UD = embedding_bag(text_N, share_BD, offsets_U1, mode="sum", include_last_offset=True)
         grad = torch.sparse_coo_tensor(id_U[None], grad_UD, ctx.shape, is_coalesced=True, check_invariants=False)

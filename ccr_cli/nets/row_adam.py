@@ -1,4 +1,4 @@
-"""Adam for tables of which a step updates few rows: the numbers of `torch.optim.SparseAdam`, in 0.4 of its time.
+"""Adam for tables of which a step updates few rows: the numbers of `torch.optim.SparseAdam`, in half of its time.
 
 Shapes: N rows that a step touches, D their width.
 """
