@@ -297,6 +297,11 @@ def test_every_method_is_tuned_with_one_budget() -> None:
     softer = "temperature 0.05: 100.0/100.4; temperature 0.07: 100.0/100.4"
     chosen = ["learning rates x 2", "200.0/199.6", "400.0/399.6"]
     assert best == ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, *chosen]
+    for left_out, found in (("rates", "default"), ("temperature", None)):
+        some = [r for r, c in zip(rows, mine, strict=True) if left_out not in c.label]
+        header, _, *lines = tables.tuning_block(tables.Results(some)).splitlines()
+        best = dict(zip(header.split("|"), next(line for line in lines if "trine" in line).split("|"), strict=True))
+        assert best.get("best mean") == found, "of the settings that are measured, once all of the softness are"
     rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
     assert tables.tuning_block(tables.Results(rows)) == "Not measured yet.", "SumR of the reported half decides nothing"
 

@@ -554,7 +554,10 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 
 
 def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % by setting; the best mean, and what it is on the reported half."""
+    """SumR of the selecting half at 0 and 40 % by setting; the best mean, and what it is on the reported half.
+
+    The best is that of the settings that are measured, once all of the softness are.
+    """
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
     kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
@@ -571,10 +574,11 @@ def tuning_block(results: Results) -> str:
                 reported[name] = "/".join(f"{row['SumR']:.1f}" for row in rows if row)
             if best:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
-        softer = "; ".join(f"{name}: {text}" for name, text in texts.items() if name.startswith(tuple(grid.SOFTNESS)))
+        soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
+        softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
         others = [texts.get(name, MISSING) for name in kinds]
         chosen = [MISSING] * 3
-        if len(means) == len(tried):
+        if soft and {"default", *soft} <= means.keys():
             name = max(means, key=means.__getitem__)
             chosen = [name, reported["default"], reported[name]]
         lines.append([_code(label), others[0], softer or MISSING, *others[1:], *chosen])
