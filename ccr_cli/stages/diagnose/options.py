@@ -1,4 +1,4 @@
-"""The options of `ccr diagnose`, declared once: a field is a flag."""
+"""The options of `ccr diagnose`: each field is a flag."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,12 +45,12 @@ class DiagnoseOptions:
     force: bool = False
 
     def command(self, judged: str, name: str, witnesses: Sequence[str]) -> list[str]:
-        """The words of a command, without `ccr`, that makes one diagnosis again: under its name, with its witnesses.
+        """The words of the command, without `ccr`, that makes a diagnosis again under its name, with its witnesses.
 
         Args:
             judged: The path of the run or translation in the workspace.
             name: The name of the diagnosis.
-            witnesses: The paths of the translations that were compared, or `none`; nothing if the judge compares none.
+            witnesses: The paths of the translations that were compared, or `none`; empty if the judge compares none.
         """
         given = {"judge": self.judge, "judge-side": self.judge_side, "share": self.share, "rivals": self.rivals}
         given |= {"device": None if self.device == "auto" else self.device, "name": name}

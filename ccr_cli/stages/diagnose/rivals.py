@@ -1,4 +1,4 @@
-"""The rivals of a query, that is the most similar entries of other items: among all entries, or among nearby ones.
+"""The rivals of a query, the most similar entries of other items: among all entries, or among nearby ones.
 
 Shape suffixes: Q queries, G gallery, C cells, D embedding, K rivals, R entries within reach, B a block.
 """
@@ -16,16 +16,16 @@ RIVALS = 127
 """The most rivals of a pair."""
 BLOCK = 1024
 LARGEST = 2**26
-"""Most similarities held at once: fewer queries together where there are many entries."""
+"""Most similarities held at once: a block has fewer queries if there are many entries."""
 REACH, TOGETHER = 16_384, 256
-"""Entries that `nearby` compares with a query, if there are so many; and queries at once. Their memory is allocated
-once: blocks of changing sizes would leave gaps in it, gigabytes of them."""
+"""Most entries that `nearby` compares with a query, and most queries at once. Their memory is allocated only once:
+blocks of changing sizes would leave gigabytes of gaps in it."""
 ROUNDS, SAMPLE = 4, 64
 """Rounds of k-means, and the entries per cell that it reads."""
 
 Search = Callable[[Tensor, Tensor, Tensor, Tensor], Iterator[tuple[Tensor, Tensor]]]
-"""From queries (Q, D), entries (G, D) and the items of both to blocks: rows of queries, similarities (B, K) of their
-rivals, the most similar first."""
+"""Takes queries (Q, D), entries (G, D) and the items of both; yields blocks: rows of queries, and the similarities
+(B, K) of their rivals, the most similar first."""
 
 
 def exact(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -38,8 +38,8 @@ def exact(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) 
 def nearby(query_QD: Tensor, gallery_GD: Tensor, item_Q: Tensor, item_G: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Compares the queries of a cell with the `REACH` entries of the cells nearest to it.
 
-    As in FAISS's inverted file, entries and queries belong to the nearest of 4 sqrt(G) centres, but all queries of a
-    cell search the same cells, so that a matrix product does it.
+    As in FAISS's inverted file, entries and queries belong to the nearest of 4 sqrt(G) centres. Unlike there, all
+    queries of a cell search the same cells, so a matrix product is enough.
     """
     centre_CD = _centres(gallery_GD)
     cell_Q, cell_G = _cells(query_QD, centre_CD), _cells(gallery_GD, centre_CD)
@@ -64,7 +64,7 @@ SEARCHES: dict[str, Search] = {"exact": exact, "nearby": nearby}
 
 
 def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor, room: Tensor | None = None) -> Tensor:
-    """The greatest similarities (B, K), without those to entries of the query's own item; `room` holds all of them."""
+    """The greatest similarities (B, K), without those to entries of the query's own item; `room` is a buffer."""
     shape = len(query_BD), len(gallery_GD)
     sim_BG = torch.mm(query_BD, gallery_GD.T, out=None if room is None else room[: shape[0] * shape[1]].view(shape))
     sim_BG.masked_fill_(item_B[:, None] == item_G[None, :], -torch.inf)
@@ -72,7 +72,7 @@ def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor, 
 
 
 def _centres(gallery_GD: Tensor) -> Tensor:
-    """Centres (C, D) of cells by k-means with cosines; the same for the same entries."""
+    """Centres (C, D) of cells by k-means with cosines, reproducible for the same entries."""
     count = min(len(gallery_GD), round(4 * len(gallery_GD) ** 0.5))
     order_G = torch.randperm(len(gallery_GD), generator=torch.Generator().manual_seed(0)).to(gallery_GD.device)
     some_GD = gallery_GD[order_G[: SAMPLE * count]]

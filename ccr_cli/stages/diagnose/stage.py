@@ -43,13 +43,13 @@ from ccr_cli.stages.shared.witnesses import judge_config, recorded
 MOST_PAIRS = 300_000
 """Training pairs of a translation up to which the search for rivals is exact by default."""
 DEFAULT_JUDGE = "two-group"
-"""The judge where the run's own does not judge after each epoch."""
+"""The judge if the run's own does not judge after each epoch."""
 
 
 def usual_judge(trained: base.Artifact) -> tuple[str, str]:
     """The default judge of a run's pairs and the side that it reads; UsageError if the judge is not known here.
 
-    Without a translation, captions are compared with the picture: they are their own translations.
+    Without translations, captions are their own translations, so they are compared with the picture.
     """
     options = run.config(trained)["options"]
     own, side = str(options["judge"]), str(options["judge_side"])
@@ -58,7 +58,7 @@ def usual_judge(trained: base.Artifact) -> tuple[str, str]:
 
 
 def subjects(inputs: Inputs) -> list[base.Artifact]:
-    """What is diagnosed: the named runs, else the named translations, else the workspace's run, else its translation.
+    """Finds what to diagnose: the named runs, else the named translations, else the workspace's run or translation.
 
     Raises:
         ArtifactError: If there is none, or several fit.
@@ -159,7 +159,7 @@ def _diagnose(
     if unread > 0:
         warn(f"{counted(unread, 'triplet')} left out, without a text that the judge {judge} could compare")
     embedded = judging.embed_triplets(method, triplets, tokenizer, device, build.folder)
-    triplets = replace(triplets, visual=Frames(torch.empty(0, 0), torch.zeros(1, dtype=torch.int64)))  # for their size
+    triplets = replace(triplets, visual=Frames(torch.empty(0, 0), torch.zeros(1, dtype=torch.int64)))  # frees memory
     seed = derive(settings["seed"], "diagnose")
     how: dict[str, Any] = {"seed": seed, "batch_size": settings["options"]["batch_size"], "scores": method.judge_scores}
     how["config"] = witnesses
@@ -219,11 +219,11 @@ def _table(
 
 
 def _trajectories(trained: base.Artifact, slot_ids: Sequence[str], lang: str, name: str) -> pd.DataFrame:
-    """Summarises what the run recorded of each of N pairs after every one of E epochs, as `diagnosis.TRAJECTORY`.
+    """Summarises the run's records of each of N pairs over its E epochs, in the columns `diagnosis.TRAJECTORY`.
 
-    A pair is *forgotten* each time that an epoch calls it noisy after the one before called it clean, as Toneva et al.
-    (ICLR 2019) count forgetting events; there a class is learned, here that the pair matches. Values are null for a
-    pair without records, as with the judge `none`.
+    A pair is *forgotten* each time that an epoch calls it noisy after the previous one called it clean: the forgetting
+    events of Toneva et al. (ICLR 2019), where a class is learned; here it is that the pair matches. Values are null for
+    a pair without records, as with the judge `none`.
     """
     epochs, ids = [frame for _, frame in run.evidence(trained, lang, name)], list(slot_ids)
     if not epochs:
@@ -250,8 +250,8 @@ def _opinions(
 ) -> tuple[npt.NDArray[np.float64], ...]:
     """Evidence of each pair, belief in it and uncertainty (UML eq. (1), (2)).
 
-    The candidates are the pair itself (similarity `own_N`) and the rivals of its query `row_N`, of which `found` gives
-    a block at a time (`rivals.Search`), so that they are never all in memory. `form` turns similarity into evidence.
+    The candidates are the pair itself (similarity `own_N`) and the rivals of its query `row_N`. `found` yields these in
+    blocks (`rivals.Search`), so they are never all in memory. `form` turns similarities into evidence.
     """
     own_sim_N = torch.from_numpy(own_N).to(row_N.device, torch.float32)
     order_N, size_Q = row_N.argsort(stable=True), row_N.bincount()

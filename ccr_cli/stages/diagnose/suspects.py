@@ -26,9 +26,9 @@ MOST = 5_000
 
 
 def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The first of the pairs from `with_words` by place, at most `count`: their columns, None for null.
+    """The `count` most suspicious of the pairs from `with_words`, as dicts of their columns with None for null.
 
-    With `rare`: whether the pair has words that the model hardly saw, and `image`: the path of the picture, or None.
+    Also has `rare`, whether the pair has words that the model hardly saw, and `image`, the path of the picture or None.
     """
     image = dataset.image_finder(data)
     pairs = judged.sort_values("place").head(count)
@@ -42,7 +42,7 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
 def judged_pairs(
     workspace: Workspace, made: base.Artifact, most: int | None = None, parallel: str = ""
 ) -> tuple[pd.DataFrame, base.Artifact]:
-    """The pairs of a diagnosis as `with_words` returns them, and the data set; `most` and `parallel` as there."""
+    """The pairs of a diagnosis from `with_words`, which explains `most` and `parallel`, and their data set."""
     others = [workspace.linked(made, parent) for parent in made.parents if parent.kind == "translation"]
     of_run = diagnosis.of_run(made)
     data = workspace.parent(workspace.parent(made, "run") if of_run else others[0], "dataset")
@@ -58,13 +58,13 @@ def with_words(
     others: Sequence[base.Artifact] = (),
     parallel: str = "",
 ) -> pd.DataFrame:
-    """The first pairs by place, `most` of them or all, with the words that look wrong.
+    """The most suspicious pairs, `most` of them or all, with the words that look wrong.
 
-    All pairs of a language teach the lexicon (`metrics.lexical`), whoever judged them, and `others`, translations of
-    the same captions, and the ways back teach another one; parallel text, a file, replaces both. The columns
-    `unmatched_source` and `unmatched_translation` have the words without a counterpart, and those left untranslated,
-    with commas between; `spans_source` and `spans_translation` say where each begins and ends; `flags` has what is
-    plainly wrong (`metrics.word_flags`); `witness`, where there is just one other translation, has its text.
+    A lexicon (`metrics.lexical`) is learned from all pairs of a language, whatever the judge; a second one from
+    `others`, translations of the same captions, and from back-translations. A file of `parallel` text replaces both.
+    The columns `unmatched_source` and `unmatched_translation` have the words without a counterpart and those left
+    untranslated, comma-separated; `spans_source` and `spans_translation` say where each begins and ends; `flags` has
+    what is plainly wrong (`metrics.word_flags`); `witness` has the text of the other translation if there is just one.
     """
     most, parts = len(pairs) if most is None else most, []
     for lang, part in pairs.groupby("lang", sort=False):
@@ -100,7 +100,7 @@ def with_words(
 
 
 def _with_places(text: str, places: Sequence[tuple[int, int]], words: Sequence[str]) -> list[tuple[int, int]]:
-    """The places of a text, in order, with those of words that the engine left as they were."""
+    """The given places in a text together with those of words that the engine left untranslated, in order."""
     left = (match.span() for match in WORD.finditer(text) if match[0].lower() in words)
     apart = [(first, last) for first, last in left if not any(a < last and first < b for a, b in places)]
     return sorted([*places, *apart])
@@ -109,7 +109,7 @@ def _with_places(text: str, places: Sequence[tuple[int, int]], words: Sequence[s
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows.
 
-    Of a translation no P(clean): it tells a translation of something else, and not one with a wrong word.
+    A diagnosed translation has no P(clean): that finds a translation of something else, but not a wrong word.
     """
     left_out = {"slot_id", "image"} | ({"p_clean"} if rows and "split" in rows[0] else set())
     if all(row["translation"] == row["source_text"] for row in rows):
@@ -135,7 +135,7 @@ def sheet(rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) 
 
 
 def check_sheet(path: Path) -> Path:
-    """Returns the path of a `sheet`; UsageError if it is not one of an HTML file in an existing folder."""
+    """Returns the path of a `sheet`; UsageError unless it names an HTML file in an existing folder."""
     if path.suffix != ".html":
         raise UsageError(f"--sheet writes .html, not {path.name!r}")
     if not path.absolute().parent.is_dir():

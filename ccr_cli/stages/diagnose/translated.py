@@ -1,4 +1,4 @@
-"""`ccr diagnose` of a translation: the captions that are translated wrongly, by a judge that needs no model.
+"""`ccr diagnose` of a translation: finds wrongly translated captions with a judge that needs no model.
 
 Captions of all splits are judged: a wrong translation of a validation caption is a wrong query.
 """
@@ -43,8 +43,8 @@ from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
 PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
-"""Flags (`metrics.mtquality`) of captions that come before what no verdict calls wrong, except copies of names or of
-words that the engine writes elsewhere."""
+"""Flags (`metrics.mtquality`) that put a caption right behind those called noisy; a copy of names, or of words that the
+engine also writes elsewhere, does not count."""
 
 
 def diagnose_subject(inputs: Inputs, judged: base.Artifact, options: DiagnoseOptions) -> base.Artifact:

@@ -1,4 +1,4 @@
-"""The verdicts of a diagnosis, whatever was judged: the order of the pairs, their split, and how good it is."""
+"""The verdicts of a diagnosis of a run or a translation: the order of the pairs, and their split with its quality."""
 
 from typing import Any
 
@@ -12,23 +12,23 @@ from ccr_cli.judges.base import load_judge
 from ccr_cli.metrics.detection import belief_calibration, detection
 
 CALLED, FLAGGED, JUDGED, UNJUDGED, RIGHT = range(5)
-"""Tiers of the captions of a translation: a translation of something else, plainly wrong, the other judged ones,
-without known words, corrected by a person."""
+"""Tiers of translated captions, the most suspicious first: called noisy, plainly wrong, other judged ones, without
+known words, corrected by a person."""
 SUSPICIOUS = 20
 """Pairs that a summary lists."""
 _READ = {"cross_lingual": "sim_st", "cross_modal": "sim_vt"}
 
 
 def check_share(share: float | None) -> None:
-    """Refuses what is not a fraction (UsageError)."""
+    """Refuses a share that is not between 0 and 1 (UsageError)."""
     if share is not None and not 0 < share < 1:
         raise UsageError(f"--share is a fraction between 0 and 1, not {share:g}", hint="--share 0.05 calls 5 % noisy")
 
 
 def with_verdicts(frame: pd.DataFrame, share: float | None) -> pd.DataFrame:
-    """Adds `place` and `verdict`: noisy is what is not believed, or the first `share` of the places.
+    """Adds `place` and `verdict`: noisy if the pair is not believed or, with `share`, if it is in that first fraction.
 
-    What is `unknown`, if that is a column, and not called noisy is not judged.
+    Other pairs that are marked in the column `unknown`, if there is one, are not judged.
     """
     frame["place"] = places(frame)
     noisy = frame["p_clean"] < diagnosis.THRESHOLD if share is None else frame["place"] <= round(share * len(frame))
@@ -40,8 +40,8 @@ def with_verdicts(frame: pd.DataFrame, share: float | None) -> pd.DataFrame:
 def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
     """The place of each pair, 1 for the most suspicious: by P(clean) and, where that is equal, by `sim_st` if known.
 
-    But noisy pairs with rare words, of which a model knows little, come after all other noisy pairs, and a lower
-    `tier`, if there are any, before a higher one.
+    Noisy pairs with rare words, of which a model knows little, come after all other noisy pairs. A lower `tier`, if
+    there is that column, comes before all higher ones.
     """
     believed = frame["p_clean"] >= diagnosis.THRESHOLD
     rare = ~believed & (frame["support"] < diagnosis.RARE)
@@ -54,9 +54,9 @@ def places(frame: pd.DataFrame) -> npt.NDArray[np.int32]:
 def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None) -> dict[str, Any]:
     """Describes how pairs were split: by `mixture`, `votes` (judges of a batch), `truth` or `share`.
 
-    With the threshold on `p_clean` (for a share: the largest value called noisy); that on the similarity, `sim_st` or
-    `sim_vt`, if the judge reads one of them alone and one threshold divides all; and for a mixture the fraction
-    `wrong`, with the `expected` precision and recall of the calls. Null if nothing is called noisy or nothing is wrong.
+    Has the threshold on `p_clean` (for a share: the largest value called noisy); the threshold on `sim_st` or `sim_vt`,
+    if the judge reads only that similarity and one threshold divides all pairs; and for a mixture the fraction `wrong`
+    and the `expected` precision and recall. A value is null if nothing is called noisy or nothing is wrong.
     """
     declared = load_judge(judge)
     noisy, p_noisy = frame["verdict"] == "noisy", 1.0 - frame["p_clean"].astype(float)
@@ -67,7 +67,7 @@ def split_facts(frame: pd.DataFrame, judge: str, side: str, share: float | None)
     if declared.mixture and declared.takes_side and side in _READ and share is None:
         name = _READ[side]
         below, above = called[name].max(), frame.loc[~noisy, name].min()
-        facts[name] = float(below + above) / 2 if below <= above else None  # of languages each has its own
+        facts[name] = float(below + above) / 2 if below <= above else None  # each language has its own
     if declared.mixture:
         facts["wrong"] = float(p_noisy.mean())
         facts["expected"] = {
@@ -96,7 +96,7 @@ def figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def summary_rows(worst: pd.DataFrame, columns: list[str]) -> list[dict[str, Any]]:
-    """The first of some pairs by place as a summary lists them, with None for null."""
+    """The most suspicious pairs as a summary lists them, with None for null."""
     shown = worst.sort_values("place").head(SUSPICIOUS)[columns]
     rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
     return list(rows)

@@ -39,7 +39,7 @@ from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
-"""Keys of the signature in which two results agree if they have the same queries, galleries and rules."""
+"""Keys of the signature in which compared results must agree: the same queries, galleries and rules."""
 _TELLING = ("pos", "caption_set", "ties", "gallery", "q", "data")
 """Keys that distinguish comparisons of the same data, split, protocol and language."""
 FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
@@ -57,12 +57,12 @@ class RunResult:
 
     evaluation: base.Artifact
     number: int
-    """Its place in `metrics.json`."""
+    """Its position in `metrics.json`."""
     result: Mapping[str, Any]
 
     @cached_property
     def fields(self) -> dict[str, str]:
-        """The signature; without what `protocol` says of training, since runs may be trained on different data."""
+        """The fields of the signature; `protocol` without the training data, in which compared runs may differ."""
         signature: Signature = self.result["signature"]
         return signature.fields | {"protocol": str(replace(signature.rules, trained_on=""))}
 
@@ -82,7 +82,7 @@ class RunResult:
 
     @property
     def engine(self) -> str | None:
-        """What translated the queries of a translate-test; None for queries as they are."""
+        """The engine that translated the queries of a translate-test; None for other queries."""
         name, engine, _ = read_fusion(self.fields["fusion"])
         return engine.replace(":", " ") if name == TRANSLATE_TEST else None
 
@@ -98,12 +98,12 @@ class RunResult:
 
     @property
     def is_own_task(self) -> bool:
-        """Whether the queries are in a target language, as they are."""
+        """Whether the queries are in a target language, not fused, and read in the usual way."""
         return self.result["role"] == "target" and not (self.fused or self.reading)
 
     @property
     def setting(self) -> Setting:
-        """What results that are compared with it must agree in."""
+        """What results must agree in to be compared with this one."""
         return (*(self.fields[key] for key in MUST_AGREE), str(self.fused), self.reading)
 
 
@@ -116,11 +116,11 @@ class System:
 
     @property
     def is_translate_test(self) -> bool:
-        """Whether translated queries search, so that there are results in target languages alone."""
+        """Whether translated queries search; there are then results in target languages only."""
         return any(result.engine is not None for run in self.runs for result in run.values())
 
     def signature(self, setting: Setting) -> str:
-        """The signature of its results; where values differ between seeds, all of them."""
+        """The signature of the results; if a value differs between seeds, all of its values."""
         signatures = [run[setting].result["signature"].fields for run in self.runs]
         return str(Signature(**{key: "+".join(dict.fromkeys(fields[key] for fields in signatures)) for key in KEYS}))
 
@@ -131,7 +131,7 @@ class Value:
 
     mean: float
     sd: float | None
-    """over seeds; None for one"""
+    """Over seeds; None for one seed."""
     seeds: int
 
 
@@ -144,7 +144,7 @@ class ComparedFigure:
     second: Value
     difference: bootstrap.Estimate
     p_holm: float | None
-    """corrected for the number of systems that are compared with the first"""
+    """Corrected for the number of systems that are compared with the first."""
 
     @property
     def verdict(self) -> str:
@@ -161,19 +161,19 @@ class Comparison:
 
     what: str
     condition: str
-    """what the two have in common by which systems are compared, such as `40% noise`; empty for all systems"""
+    """The training condition that both share, such as `40% noise`; empty if all systems are compared."""
     lang: str
     fusion: str
     first: str
     second: str
     lines: Sequence[ComparedFigure]
-    """the headline figure first"""
+    """The headline figure first."""
     signatures: tuple[str, str]
     chance: float | None
-    """the SumR of a random ranking; None by category"""
+    """The SumR of a random ranking; None for results by category."""
 
     def cells(self, line: ComparedFigure) -> dict[str, Any]:
-        """One of its lines as a row of a table for programs."""
+        """A line as the cells of a row that programs read."""
         d, both = line.difference, {"first": line.first, "second": line.second}
         cells: dict[str, Any] = {"data": self.what, "figure": line.figure, "first": self.first, "second": self.second}
         for name, value in both.items():
@@ -198,7 +198,7 @@ CONDITIONS: dict[str, Callable[[RunResult], str]] = {
     "noise": lambda result: result.noise,
     "mt": lambda result: f"mt {result.fields['mt']}",
 }
-"""In words what a system was trained on, by key of `--by`."""
+"""What a system was trained on, in words, by key of `--by`."""
 NO_CONDITION = "none"
 """The value of `--by` that compares all systems."""
 
@@ -209,8 +209,8 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
     Uses the evaluations on the command line, and those in the workspace of the runs on the command line; without any,
     the evaluations in the workspace that share the most common setting, `infonce` first, then other methods that ignore
     noise. Runs that differ only in their seeds are one system, unless there is no other. `every` also compares queries
-    in the source language, fused ones and further readings of a model. `by` are keys of `CONDITIONS`, or `none`; by
-    default it is noise, unless systems differ in nothing else.
+    in the source language, fused queries, and further readings of a model. `by` has keys of `CONDITIONS`, or `none`;
+    the default is noise, unless systems differ in nothing else.
 
     Raises:
         ArtifactError: If systems were evaluated in different settings, a run has no evaluation, or one that is stale.
@@ -289,9 +289,9 @@ def _fitting(inputs: Inputs) -> list[base.Artifact]:
 
 
 def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
-    """The results of each run or ensemble, by its id, in the order of the command line; of translate-test apart.
+    """The results of each run or ensemble by id, in the order of the command line; those of translate-test are apart.
 
-    Of a run with an evaluation on the command line only that one is used; of others, all in the workspace.
+    If an evaluation of a run is on the command line, only that one is used; otherwise all in the workspace.
     """
     named = [a for a in inputs.named if a.kind == "evaluation"]
     with_evaluation = {evaluation.run_id(a) for a in named}
@@ -379,9 +379,9 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
 
 
 def _refuse_other_queries(inputs: Inputs, systems: Sequence[System]) -> None:
-    """Refuses systems with a common target language in which they have no common queries, unless all of them are human.
+    """Refuses systems that share a target language but no queries in it, unless all queries are human captions.
 
-    They are not compared by their source language instead, which the reader would take for the target's.
+    Comparing them in the source language instead would pass for a comparison in the target language.
     """
     runs = [(system, [one for one in run.values() if one.is_own_task]) for system in systems for run in system.runs]
     head, first = runs[0]
@@ -406,7 +406,7 @@ def _refuse_other_queries(inputs: Inputs, systems: Sequence[System]) -> None:
 
 
 def _same_queries(inputs: Inputs, ones: Sequence[RunResult]) -> str:
-    """What measures runs with the same machine-translated queries: those of the last translation that corrects one."""
+    """The command to compare runs on the same machine-translated queries, those of the last corrected translation."""
     runs, tables, lang = [], ["FILE"], ones[0].fields["lang"]
     for one in ones:
         with suppress(ArtifactError):  # of an ensemble, or gone
@@ -421,7 +421,7 @@ def _same_queries(inputs: Inputs, ones: Sequence[RunResult]) -> str:
 
 
 def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
-    """The difference between the first system and one that shares no setting with it."""
+    """The error that says how the first system differs from one that shares no setting with it."""
     runs = [(system, run) for system in systems for run in system.runs]
     head, first = runs[0]
     system, other = next(((s, run) for s, run in runs if not set(first) & set(run)), runs[-1])
@@ -442,7 +442,7 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
 
 
 def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> dict[Setting, str]:
-    """What each comparison is about; with as much of the signature as it takes to have no name twice."""
+    """What each comparison is about, in words, with as much of the signature as makes these unique."""
     parts: dict[Setting, list[str]] = {}
     for setting in settings:
         one, result, protocol = first[setting], first[setting].result, first[setting].fields["protocol"]

@@ -1,4 +1,4 @@
-"""The figures of a run on one data set after the other, each with its signature.
+"""Measures a run on its data sets; every result has its signature.
 
 Shape suffixes: V visual items, T texts, D embedding, Q queries.
 """
@@ -71,7 +71,7 @@ from ccr_cli.stages.shared.triplets import Gallery, read_items, search_captions
 
 @dataclass(frozen=True)
 class QueryLanguage:
-    """What a result is about: the queries of one language and kind of a data set."""
+    """The queries that a result is about: those of one language and kind on a data set."""
 
     target: Target
     lang: str
@@ -131,7 +131,7 @@ class Evaluator:
     def _gallery(
         self, target: Target, split: Split, items: Gallery, lang: str, kind: str = HUMAN
     ) -> tuple[Gallery, str]:
-        """The items with the captions of one language and kind, and the caption sets of these."""
+        """The items with the captions of one language and kind, and the sets of these captions."""
         captions, protocol = target.captions(split, lang, kind)
         first = set(first_captions(captions, 1)["caption_id"]) if protocol.positives == "single" else None
         of_set = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
@@ -143,7 +143,7 @@ class Evaluator:
         return gallery, "+".join(sorted(used["caption_set"].unique()))
 
     def _language(self, about: QueryLanguage, gallery: Gallery, visual_VD: Tensor) -> EmbeddedGallery:
-        """Measures the queries of one language: as they are (returned), by every reading of the model, and fused."""
+        """Measures the queries of one language: plain (returned), by every other reading of the model, and fused."""
         if (unknown := self.model.unknown(gallery.texts)) > UNKNOWN:
             warn(f"{unknown:.0%} of the tokens of the {about.lang} queries are unknown to the model's tokenizer")
         text_TD = self.model.texts(gallery.texts)
@@ -154,7 +154,7 @@ class Evaluator:
         made = about.target.translated_queries.reindex(gallery.caption_ids)
         translated = {place: text for place, text in enumerate(made["text"]) if isinstance(text, str) and text}
         if translated and about.lang != about.target.data.source_lang:
-            # a query without a translation is fused with itself, so it counts as it is
+            # a query without a translation is fused with itself, which changes nothing
             english_TD = text_TD.clone()
             english_TD[list(translated)] = self.model.texts(list(translated.values()))
             alone = len(text_TD) - len(translated)
@@ -165,7 +165,7 @@ class Evaluator:
         return plain
 
     def _corrupted(self, about: QueryLanguage, intact: EmbeddedGallery) -> None:
-        """Measures the same with captions, features or both corrupted."""
+        """Measures the same queries with captions, features or both corrupted."""
         corruption = Corruption(self.options.corruption or "drop", self.options.corrupt)
         gallery, visual_VD = intact.gallery, intact.visual_VD
         if corruption.kind != "features":
@@ -179,14 +179,14 @@ class Evaluator:
         self.results[-1]["told_apart"], _ = separations(self._scorer(about.lang, intact), *kinds)
 
     def _scorer(self, lang: str, embedded: EmbeddedGallery) -> Scorer:
-        """States the uncertainty of queries: the method if it can, else a softmax."""
+        """What gives the uncertainty of queries: the method if it has one, else a softmax."""
         alone = self.model.alone
         if alone is not None and query_uncertainty(alone, embedded.text_TD[:1], embedded.visual_VD) is not None:
             return alone
         return self._softmax(lang)
 
     def _softmax(self, lang: str) -> Softmax:
-        """Fitted once per language of queries."""
+        """The softmax for queries in a language, fitted once."""
         if lang not in self.softmax_of:
             self.softmax_of[lang] = Softmax.fitted(self.model, lang, self.trained_without)
         return self.softmax_of[lang]
@@ -205,10 +205,10 @@ class Evaluator:
         reading: str = "",
         corruption: Corruption | None = None,
     ) -> None:
-        """Adds a result, with its queries.
+        """Measures queries and adds the result.
 
-        So many queries stand `alone`, without a translation to be fused with, which an `engine` made of the others; an
-        empty reading is the usual one.
+        If they are fused, `alone` is the number of queries without a translation, and `engine` made those of the
+        others. An empty `reading` is the usual one.
         """
         o, target, gallery = self.options, about.target, embedded.gallery
         labelled, fused = target.protocol.positives == "label", embedded.english_TD is not None
@@ -313,7 +313,7 @@ class Evaluator:
         self._add_separation(left_out, self._scorer(about.lang, embedded), [embedded.queries()], [unknown])
 
     def _out_of_distribution(self, about: QueryLanguage, embedded: EmbeddedGallery, signature: Signature) -> None:
-        """Measures the uncertainty of queries without a match: of the gallery's other half, or of another data set."""
+        """Measures the uncertainty of queries without a match: of the gallery's other half or another data set."""
         kinds: KnownAndUnknown | None
         if self.foreign:
             what = signature_name(self.foreign.data)
@@ -329,7 +329,7 @@ class Evaluator:
     def _add_separation(
         self, about: dict[str, Any], scorer: Scorer, known: list[ByDirection], unknown: list[ByDirection]
     ) -> None:
-        """Adds to the last result how well its queries are separated from others that its gallery does not answer."""
+        """Adds to the last result how well uncertainty separates its queries from queries without a match."""
         figures, rows = separations(scorer, known, unknown)
         self.results[-1]["ood"] = about | figures
         if rows is not None:
@@ -356,10 +356,10 @@ def _warn_mixed(about: QueryLanguage) -> None:
 
 
 def breakdowns(queries: pd.DataFrame, texts: Sequence[str], lang: str, translated: pd.DataFrame) -> dict[str, Any]:
-    """The figures of groups of text queries, all folds pooled, each query with its rank in its own fold.
+    """The figures of groups of text queries; folds are pooled, each query with its rank in its own fold.
 
-    `length`: `unit` and `groups`; `translation`, where queries were translated: `flagged`, `not_flagged`, and by chrF
-    against human captions, where that is known, `groups`.
+    `length` has `unit` and `groups`. `translation`, if queries were translated, has `flagged`, `not_flagged` and, where
+    chrF against human captions is known, `groups` by chrF.
     """
     known_Q = queries["rank"].notna().to_numpy()
     rank_Q, ap_Q = (queries[name].to_numpy()[known_Q] for name in ("rank", "average_precision"))
@@ -383,7 +383,7 @@ def finite(figures: dict[str, float]) -> dict[str, float | None]:
 
 
 UNKNOWN = 1 / 3
-"""Fraction of unknown tokens above which a model has hardly read the queries."""
+"""Fraction of unknown tokens above which a model can hardly read the queries."""
 POSITIVES = ("caption", "item")
 """The right answers: the sentence's own translation, or that of any caption of its item."""
 
@@ -409,7 +409,7 @@ def measure_texts(evaluator: Evaluator, target: Target, advance: Callable[[int],
 
 
 def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
-    """Sentences of a language with their translations in the source language, of the first kind that exists.
+    """Pairs sentences of a language with their translations in the source language, by the first relation that exists.
 
     `parallel`: human captions that are translations of each other; `query-mt`: human captions and their machine
     translations (as in the paper); `mt`: machine translations and their source captions. A row has `item_id`,

@@ -1,4 +1,4 @@
-"""The options of `ccr evaluate`, declared once: a field is a flag, and an entry of the evaluation's request."""
+"""The options of `ccr evaluate`: each field is a flag and, where marked, an entry of the evaluation's request."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ CHOICES = {
     "task": ("visual", "text"),
     "corruption": ("drop", "replace", "shuffle", "features", "both"),
 }
-"""Values that an option can have."""
+"""Allowed values by option."""
 
 
 def _own_split(options: "EvaluationOptions") -> bool:
@@ -109,7 +109,7 @@ class EvaluationOptions:
     )
 
     def check(self) -> None:
-        """Checks what needs no data; UsageError if a value is not allowed, or options contradict each other."""
+        """Checks values without data; UsageError if one is not allowed, or options contradict each other."""
         from ccr_cli.data.splits import ALL
 
         for name, choices in CHOICES.items():
@@ -161,7 +161,7 @@ class EvaluationOptions:
 
     @property
     def elsewhere(self) -> str:
-        """What to type to evaluate on another data set than the run's."""
+        """The hint for evaluating on a data set other than the run's."""
         if not self.file:
             return "--zero-shot, without --queries" if self.queries else "add --zero-shot"
         made = f"ccr data import test={self.file} --lang LANG"
@@ -203,7 +203,7 @@ class EvaluatedSystems:
         """The flag that names a pretrained model or its vectors; empty where runs are evaluated.
 
         Raises:
-            UsageError: If the vectors of one side are missing, or both are named.
+            UsageError: If the vectors of one side are missing, or both a model and vectors are named.
         """
         if bool(self.text_vectors) != bool(self.visual_vectors):
             raise UsageError("--text-vectors and --visual-vectors go together: both sides of one model")
@@ -231,6 +231,6 @@ class ComparisonOptions:
 
 
 def mixed_ood(ood: str, queries: str) -> UsageError:
-    """The error for queries that are not human captions, and a data set of which the captions are."""
+    """The error for `--ood` with a data set, whose captions are human, if the queries are not human captions."""
     problem = f"--ood {ood} compares with human captions, and the queries are not: --queries {queries}"
     return UsageError(problem, hint=f"--ood {HALF}")

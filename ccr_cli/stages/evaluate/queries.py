@@ -1,4 +1,4 @@
-"""The queries of an evaluation: human captions, machine-translated ones, or those of a table of the user's."""
+"""The queries of an evaluation: human captions, machine-translated captions, or a table of the user's."""
 
 from collections import Counter
 from pathlib import Path, PurePosixPath
@@ -20,7 +20,7 @@ COLUMNS = "name the columns text and item; with several languages also lang"
 
 
 def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
-    """The human captions of a split in a language that a protocol takes."""
+    """The human captions in a language that a protocol uses of a split."""
     return protocol.take(split.captions[split.captions["lang"] == lang])
 
 
@@ -37,16 +37,16 @@ def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str)
 
 
 def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tuple[str, ...]) -> pd.DataFrame:
-    """Reads a table of queries: a text and the item that answers it, perhaps a language.
+    """Reads a table of queries: each is a text, with the item that answers it and perhaps its language.
 
     Args:
-        path: A table with columns as `ccr data import` guesses them; an item by its id or the name of its picture.
+        path: A table whose columns are guessed as by `ccr data import`; it names items by id or by picture.
         split: The split that is searched.
         langs: The languages of `--lang`; other rows are left out.
-        trained: The languages of the run; queries that name no language are in the only one of `langs`, or of these.
+        trained: The languages of the run; queries without a language are in the only one of `langs`, else of these.
 
     Returns:
-        The columns of a data set's captions, in the order of the file, without queries for items that are elsewhere.
+        The columns of a data set's captions, in the order of the file, without queries for items outside the split.
 
     Raises:
         UsageError: If the file does not exist, or does not name its languages.
@@ -108,7 +108,7 @@ def read_queries(path: Path, split: Split, langs: tuple[str, ...], trained: tupl
 
 
 def _items_by_name(data: Dataset) -> dict[str, str]:
-    """Every item by its id, by the path of its picture, and by the name of the file where no other has it."""
+    """Items by their id, by the path of their picture, and by its file name where that is unique."""
     media = data.items[data.items["media"].notna()]
     names = Counter(PurePosixPath(path).name for path in media["media"])
     by_path = dict(zip(media["media"], media["item_id"], strict=True))

@@ -34,8 +34,8 @@ def evaluate(
 ) -> base.Artifact:
     """Evaluates a run, or several as one ensemble whose similarities are averaged.
 
-    Results are in the target language and in the source language, and with score fusion where the translation artifact
-    holds translated queries. `foreign` is the data set that `options.ood` names.
+    There are results in the target language and in the source language, and with score fusion if the translation
+    artifact holds translated queries. `foreign` is the data set that `options.ood` names.
 
     Raises:
         ArtifactError: If nothing can be evaluated, or a test item was trained on.
@@ -98,7 +98,7 @@ def _check_runs(ensemble: Ensemble, options: EvaluationOptions) -> None:
 
 
 def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options: EvaluationOptions, usual: str) -> str:
-    """A name that a person can guess, with six digits of the options that differ from the defaults."""
+    """A name that a person can guess, with six hex digits for the options that differ from the defaults."""
     common, request = options.protocol in COMMON_PROTOCOLS, options.request()
     split = None if options.zero_shot else options.split
     protocol = usual if common else options.protocol

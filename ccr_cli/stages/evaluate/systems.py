@@ -55,7 +55,7 @@ def evaluate_systems(inputs: Inputs, options: EvaluationOptions, systems: Evalua
 
 
 def _refuse_with_model(inputs: Inputs, flag: str, options: EvaluationOptions, systems: EvaluatedSystems) -> None:
-    """Refuses what does not go with `--model` or vectors."""
+    """Refuses options and artifacts that do not go with `--model` or vectors."""
     if not options.zero_shot:
         raise UsageError(f"{flag} goes with --zero-shot: a run has its own model", hint="add --zero-shot")
     runs = [artifact for artifact in inputs.named if artifact.kind == "run"]

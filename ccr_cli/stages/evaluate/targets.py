@@ -31,7 +31,7 @@ class Target:
     """A split to evaluate on, with features and perhaps translated queries."""
 
     split: Split
-    """The items that the protocol takes."""
+    """The items that the protocol uses."""
     features: tuple[base.Artifact, ...]
     """The features that each of the runs reads."""
     translations: pd.DataFrame | None
@@ -45,11 +45,11 @@ class Target:
     zero_shot: bool = False
     """Whether the run was trained on another collection."""
     trained_on: str = ""
-    """What the run was trained on, for the signature, where that is another data set."""
+    """The data set that the run was trained on, for the signature, if it is another one."""
     table: pd.DataFrame | None = None
     """The captions of the user's table of queries."""
     translated_by: tuple[base.Artifact, ...] = ()
-    """The translations whose queries `--translate-test` searches with, where they are not the run's own."""
+    """The translations whose queries `--translate-test` searches with, except the run's own."""
 
     @property
     def langs(self) -> tuple[str, ...]:
@@ -57,9 +57,10 @@ class Target:
         return tuple(dict.fromkeys(lang for lang, _ in self.queries))
 
     def captions(self, split: Split, lang: str, kind: str) -> tuple[pd.DataFrame, Protocol]:
-        """The captions that search a part of the split (caption_id, item_id, text, caption_set, k), by which protocol.
+        """The captions that search a part of the split (caption_id, item_id, text, caption_set, k), and their protocol.
 
-        The source language, beside others, has its own captions where the caption set of the protocol has none.
+        If the protocol's caption set has none in the source language, this uses all captions in it, but only if there
+        are other query languages.
         """
         protocol = self.protocol
         if kind == FILE and self.table is not None:
@@ -90,7 +91,7 @@ class Target:
 
 
 def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> Target:
-    """The data set that a run was trained on."""
+    """The target on the data set that a run was trained on."""
     own, settings = ensemble.data, ensemble.settings
     translated = [first for first, *_ in ensemble.first.translated.values()]
     if not options.translate_test:
@@ -122,7 +123,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> list[Target]:
-    """Every other collection that has the protocol, captions in the languages, and features of the run's encoder.
+    """Targets on all other collections with the protocol, captions in the languages, and the run's kind of features.
 
     A data set that does not fit, or leaks, is an error if it is on the command line or no other is left; otherwise it
     is left out with a warning. Variants of the collection that the run was trained on are evaluated only if they are on
@@ -160,7 +161,7 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
 
 
 def _with_queries(inputs: Inputs, data: Dataset) -> tuple[str, ...]:
-    """The languages whose queries are translated: what a run that was trained on the source language is tested in.
+    """The languages with translated queries, in which a run that was trained on the source language is tested.
 
     Raises:
         ArtifactError: If there is none.
@@ -178,10 +179,10 @@ def _with_queries(inputs: Inputs, data: Dataset) -> tuple[str, ...]:
 def _translated_by(
     inputs: Inputs, data: Dataset, queries: Sequence[tuple[str, str]], own: Sequence[base.Artifact] = ()
 ) -> tuple[base.Artifact, ...]:
-    """The translations beside the run's `own` in which the human queries of a data set are translated.
+    """The translations that hold translated human queries of a data set, except the run's `own`.
 
-    They are, for each language, the named one, the run's own, or that of the workspace. A language that has none is
-    left to its own words with a warning; ArtifactError if all are, or several fit.
+    For each language it is the named one, the run's own, or the one in the workspace. A language without any gets no
+    translate-test, with a warning; ArtifactError if no language has one, or several fit.
     """
     langs = [lang for lang, kind in queries if kind == HUMAN and lang != data.source_lang]
     found, lacking = [], []
@@ -227,10 +228,10 @@ def _own_queries(
     protocol: Protocol,
     translations: pd.DataFrame | None,
 ) -> tuple[tuple[str, str], ...]:
-    """Language and kind of the queries: of the chosen languages, else of those of the run's that can be evaluated.
+    """Language and kind of the queries: in the chosen languages, else in those of the run that can be evaluated.
 
     If none of them has human captions in the split, the queries are machine-translated unless `--queries` says human.
-    Translations that people wrote are neither: `settings` is the run's config.json, which names their languages.
+    Translations that people wrote count as neither; `settings` is the run's config.json, which names their languages.
     """
     langs, source = options.langs or run.langs(settings), split.data.source_lang
     written, people = set(split.captions["lang"]), settings.get("human", [])
@@ -265,7 +266,7 @@ def _own_queries(
 
 
 def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool) -> ArtifactError:
-    """Why a language cannot be evaluated on a split, with what can: other splits, or machine-translated captions."""
+    """The error for a language without human captions in a split; its hint names splits and queries that would work."""
     data, by_machine = split.data, "--queries mt measures with the machine-translated ones" if machine else None
     own = "--queries FILE with your own (columns text and item)"
     if lang not in data.languages():
@@ -282,7 +283,7 @@ def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool
 
 
 def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> str | None:
-    """The option with the caption sets that exist, if `--caption-set` names one that does not."""
+    """The hint with the caption sets that exist, if `--caption-set` names another."""
     sets = split.captions["caption_set"][split.captions["lang"].isin(langs)]
     chosen = protocol.caption_set is not None and protocol.name in COMMON_PROTOCOLS
     return f"--caption-set {' or '.join(sorted(set(sets)))}" if chosen and len(sets) else None
@@ -319,7 +320,7 @@ def _other(
 
 
 def same_collection(own: Dataset, other: Dataset) -> bool:
-    """Whether both are variants of one collection, so that evaluating on the other is no transfer."""
+    """Whether both are variants of one collection, so that evaluating on the other is not zero-shot."""
     collection = own.manifest.get("collection")
     return collection is not None and collection == other.manifest.get("collection")
 
@@ -358,7 +359,7 @@ def _refuse_languages(protocol: Protocol, langs: Sequence[str]) -> None:
 
 
 def _with_source(split: Split, queries: Sequence[tuple[str, str]], protocol: Protocol) -> tuple[tuple[str, str], ...]:
-    """The queries, with those in the source language last if the protocol has it and the items have captions in it."""
+    """Adds the source language as last query language, if the protocol allows it and the items have captions in it."""
     source = split.data.source_lang
     if source in dict(queries) or (protocol.langs is not None and source not in protocol.langs):
         return tuple(queries)
@@ -370,12 +371,12 @@ def _with_source(split: Split, queries: Sequence[tuple[str, str]], protocol: Pro
 
 
 def with_hint(error: CcrError) -> str:
-    """An error's message with what to do, on one line."""
+    """An error's message and its hint, on one line."""
     return error.message + (f" ({error.hint})" if error.hint else "")
 
 
 def _nothing(inputs: Inputs, feats: base.Artifact, refused: Sequence[CcrError]) -> CcrError:
-    """Why there is nothing to evaluate on."""
+    """The error that says why there is nothing to evaluate on."""
     if len(refused) == 1:
         return refused[0]
     if refused:

@@ -1,6 +1,6 @@
-"""The uncertainty of queries, and what it is worth: does it know failures, queries without a match, corrupted ones?
+"""The uncertainty of queries, and how well it detects failures, queries without a match, and corrupted queries.
 
-A method that states no uncertainty gets a softmax over the gallery, its temperature fitted on validation items. Trivial
+A method without an uncertainty gets a softmax over the gallery, its temperature fitted on validation items. Trivial
 uncertainties are always measured too.
 
 Shape suffixes: V visual items, T texts, D embedding, Q queries, G gallery.
@@ -38,7 +38,7 @@ from ccr_cli.stages.shared.triplets import gallery, without
 OWN = "uncertainty"
 QUERY_BLOCK = 1024
 LARGEST = 2**26
-"""Most similarities held at once: fewer queries together where the gallery is large. Also the most pairs of a deletion
+"""Most similarities held at once: a block has fewer queries if the gallery is large. Also the most pairs of a deletion
 curve, which needs whole matrices."""
 TEMPERATURE_SPLIT = "val-select"
 """The half of validation that selects the epoch: no temperature is fitted to test items or to the other half."""
@@ -49,9 +49,9 @@ DELETION_THRESHOLD = 0.5
 
 
 def uncertainties(scorer: Scorer, queries: Queries, softmax: Softmax | None = None) -> dict[str, np.ndarray]:
-    """Every uncertainty of the queries (Q,) by its name: the scorer's own (`OWN`, where it has one), and trivial ones.
+    """All uncertainties of the queries (Q,) by name: the scorer's own (`OWN`, if it has one), and trivial ones.
 
-    A softmax adds its probability to those of a method; where it is the scorer, the disagreement of its models.
+    `softmax` adds its probability; if it is the scorer itself, it adds the disagreement of its models.
     """
     sides = queries.query_QD, queries.gallery_GD
     further = None
@@ -65,10 +65,10 @@ def uncertainties(scorer: Scorer, queries: Queries, softmax: Softmax | None = No
 def uncertainty_figures(
     scorer: Scorer, folds: Sequence[EmbeddedGallery], queries: pd.DataFrame, softmax: Softmax | None, probability: bool
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """The figures of every uncertainty, by direction, as `compared` gives them, of queries with their `rank_table`.
+    """The figures of every uncertainty, by direction, as `compared` returns them; `queries` is their `rank_table`.
 
     `probability`: whether the uncertainty is the probability of failing. Also returns the scorer's own uncertainty
-    (Q,), if it has one.
+    (Q,) by direction, if it has one.
     """
     figures: dict[str, Any] = {}
     own: dict[str, np.ndarray] = {}
@@ -100,7 +100,7 @@ def _blocks(query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, ...]:
 
 @torch.no_grad()
 def trivial_uncertainties(query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.ndarray]:
-    """What similarities alone tell: minus the greatest, and minus its lead over the second (0 if alone), each (Q,)."""
+    """Uncertainties (Q,) by similarity alone: minus the greatest, and minus its lead over the second (0 if alone)."""
     top_Q2 = torch.cat([(q @ gallery_GD.T).topk(min(2, len(gallery_GD))).values for q in _blocks(query_QD, gallery_GD)])
     top_Q2 = top_Q2.double().cpu()
     return {"top similarity": -top_Q2[:, 0].numpy(), "margin": (top_Q2[:, -1] - top_Q2[:, 0]).numpy()}
@@ -108,7 +108,7 @@ def trivial_uncertainties(query_QD: Tensor, gallery_GD: Tensor) -> dict[str, np.
 
 @dataclass(frozen=True)
 class Softmax:
-    """States the probability that the first result is wrong: a mean over the models, each with its temperature."""
+    """Predicts the probability that the first result is wrong: a mean over the models, each with its temperature."""
 
     model: Model
     temperatures: Sequence[float]
@@ -120,7 +120,7 @@ class Softmax:
         """Fits the temperatures to validation items of the training data and the texts that search them.
 
         The texts are machine translations into the language of the queries, or into one that was trained on; human
-        captions in a target language are not used. For queries in the source language they are its captions.
+        captions in a target language are not used. For queries in the source language, these are its captions.
         """
         data = without(model.ensemble.data, left_out)
         features = [member.features for member in model.ensemble.members]
@@ -155,11 +155,11 @@ class Softmax:
         return sim_QG, wrong_Q / len(self.temperatures)
 
     def entropy(self, query_QD: Tensor) -> None:
-        """None: a softmax knows no categories."""
+        """Returns None: a softmax knows no categories."""
         return
 
     def uncertainty_scope(self) -> str:
-        """A softmax is over the whole gallery."""
+        """What decides the uncertainty, for the signature: a softmax over the whole gallery."""
         return SOFTMAX
 
     @torch.no_grad()
@@ -179,14 +179,14 @@ class Softmax:
 
 
 Scorer = Method | Softmax
-"""States how uncertain a query is: a method, or a softmax in its place."""
+"""What gives the uncertainty of queries: a method, or a softmax in its place."""
 
 
 def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str) -> dict[str, Any] | None:
     """Deletion curves of both directions, by the uncertainty of pairs and by similarity, on data with categories.
 
-    Lists of points, and the point at the `threshold`. None where there are too many pairs. `unc` is of texts and items
-    (`t2v`, `v2t`).
+    Each direction has lists of points, and the point at the `threshold`. None if there are too many pairs. `unc` has
+    the uncertainty of texts (`t2v`) and of items (`v2t`).
     """
     visual_VD, text_TD = embedded.visual_VD, embedded.text_TD
     if len(visual_VD) * len(text_TD) > LARGEST:
@@ -211,11 +211,11 @@ def deletions(embedded: EmbeddedGallery, unc: Mapping[str, np.ndarray], tie: str
 SEED = 0
 """Seed of the halves."""
 KnownAndUnknown = tuple[list[ByDirection], list[ByDirection]]
-"""Queries that belong to the gallery that they search, and those that do not, of one or several galleries."""
+"""Queries with a match in the gallery that they search, and queries without one, of one or several galleries."""
 
 
 def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
-    """Splits a gallery into random halves: every query searches its item's half and the other. Groups stay together."""
+    """Splits a gallery into random halves, groups together: every query searches its item's half, and the other one."""
     group_of = dict(zip(data.items["item_id"], data.items["group"], strict=True))
     code_V = np.unique([group_of[item] for item in embedded.gallery.item_ids], return_inverse=True)[1]
     number = int(code_V.max()) + 1
@@ -231,9 +231,9 @@ def separations(
 ) -> tuple[dict[str, Any], pd.DataFrame | None]:
     """How well the scores separate unknown queries from known ones, of one or several galleries, by direction.
 
-    By direction `known`, `unknown` (counts), the figures of `separation` for the method's own uncertainty, where it has
-    one, and by name for the others, `trivial`. And a row per query as an evaluation keeps it; None without an own
-    uncertainty.
+    Returns, by direction, the counts `known` and `unknown`, the figures of `separation` for the scorer's own
+    uncertainty, if it has one, and as `trivial` those for the others by name; and a table with a row per query, as an
+    evaluation keeps it, or None without an own uncertainty.
     """
     out: dict[str, Any] = {}
     rows = []
@@ -261,7 +261,7 @@ _FACTS = ("query_id", "item", "entropy")
 
 @torch.no_grad()
 def _scored(scorer: Scorer, queries: Queries) -> pd.DataFrame:
-    """Every uncertainty of the queries, and their entropy; nan where the scorer knows no categories."""
+    """All uncertainties of the queries, and their entropy; nan if the scorer knows no categories."""
     entropy_Q = scorer.entropy(queries.query_QD)
     entropy = np.nan if entropy_Q is None else entropy_Q.double().cpu().numpy()
     facts = pd.DataFrame({"query_id": queries.ids, "item": queries.items, "entropy": entropy})
@@ -269,7 +269,7 @@ def _scored(scorer: Scorer, queries: Queries) -> pd.DataFrame:
 
 
 def read_foreign_data(artifact: base.Artifact, target: Target) -> Split:
-    """Reads the split of a data set whose captions search a gallery that they do not belong to."""
+    """Reads the split of a data set whose captions serve as queries without a match in the target's gallery."""
     own, langs, split = target.data, target.langs, target.protocol.split
     data = dataset.read(artifact)
     if artifact.id == own.artifact.id or same_collection(own, data):

@@ -1,7 +1,6 @@
-"""`ccr evaluate --zero-shot` with `--model` or vectors: a pretrained model, with no run of the user's own.
+"""`ccr evaluate --zero-shot` with `--model` or vectors: evaluates a pretrained model without a run of the user's.
 
-Features are extracted or imported and the run `pretrained` is made where they are not there; then it is evaluated as
-any run.
+Missing features are extracted or imported, and a missing run `pretrained` is made; then it is evaluated like any run.
 """
 
 from collections.abc import Collection, Sequence
@@ -36,7 +35,7 @@ METHOD = "pretrained"
 
 @dataclass(frozen=True)
 class VectorFiles:
-    """A model that is known by its vectors alone: files of them by the ids of captions and of items."""
+    """A model that is known only by its vectors: files with vectors by caption id and by item id."""
 
     texts: Path
     visual: Path
@@ -47,15 +46,14 @@ def evaluate_pretrained(
 ) -> list[base.Artifact]:
     """Evaluates a model on the named data sets, or on all of the workspace, in every language they have.
 
-    It is a dual encoder, by hub name or folder, or vectors.
-
-    A data set that does not fit is an error if it was named or no other is left; otherwise it is left out with a
-    warning. In a dry run it plans what the first missing step would make for each.
+    The model is a dual encoder, by hub name or folder, or vectors. A data set that does not fit is an error if it was
+    named or no other is left; otherwise it is left out with a warning. A dry run plans what the first missing step
+    would make for each data set.
 
     Raises:
         ArtifactError: If there is nothing to evaluate on, the model is damaged, or vectors are missing or unusable.
         UnavailableError: If the model is neither on this machine nor on the hub.
-        UsageError: If it is no dual encoder, or vectors of texts and items differ in dimension.
+        UsageError: If the model is no dual encoder, or vectors of texts and items differ in dimension.
     """
     options.check()
     named = [a for a in inputs.named if a.kind == "dataset"]
@@ -108,9 +106,9 @@ def _evaluate(
 
 
 def _langs(data: datasets.Dataset, model: str | VectorFiles, options: EvaluationOptions) -> Sequence[str]:
-    """The languages that people wrote captions in for the split, and that have vectors; those of the options.
+    """The languages of the options, else all in which people wrote captions for the split (and which have vectors).
 
-    Vectors of the split's items, and of the captions of a language, are all there or none.
+    Vectors must cover all captions of a language or none, and all items of the split.
     """
     protocol = protocol_of(data, replace(options, protocol=options.protocol or FULL))
     split = Split.of(data, protocol.split)
@@ -138,13 +136,13 @@ def _langs(data: datasets.Dataset, model: str | VectorFiles, options: Evaluation
 
 
 def _none(path: Path, known: Collection[str], ids: pd.Series, what: str) -> ArtifactError:
-    """The error for a file without any vector of what is measured."""
+    """The error for a file without any of the vectors that are needed."""
     held = f"it has {', '.join(map(repr, sorted(known)[:3]))}" if known else "it is empty"
     return ArtifactError(f"{path} has no vectors of {what}: {held}", hint=f"name them by ids, such as {ids.iloc[0]!r}")
 
 
 def _lacks(known: Collection[str], ids: pd.Series, path: Path, what: str) -> bool:
-    """Whether none of the ids is known; ArtifactError if some are and others not."""
+    """Whether none of the ids is known; ArtifactError if only some are."""
     absent = ids[~ids.isin(known)]
     if 0 < len(absent) < len(ids):
         some = ", ".join(map(repr, absent[:3])) + (", ..." if len(absent) > 3 else "")
@@ -154,14 +152,14 @@ def _lacks(known: Collection[str], ids: pd.Series, path: Path, what: str) -> boo
 
 
 def _imported(inputs: Inputs, data: base.Artifact, model: VectorFiles) -> base.Artifact:
-    """The features artifact of vectors of the items."""
+    """Imports vectors of the items as a features artifact."""
     digest = fingerprint(formats.with_lists([model.visual], []))
     options = ExtractOptions(name=f"{model.visual.stem}-{digest[:6]}", max_failed=1.0)
     return extract_from(Inputs(inputs.workspace, [data]), ReadyFeatures(from_=[model.visual]), options)
 
 
 def _features(inputs: Inputs, data: base.Artifact, model: str, device: str) -> base.Artifact:
-    """The features of a data set by a model, of the named ones or the workspace's; made where there are none."""
+    """The features of a data set by a model: named ones, those in the workspace, or newly extracted ones."""
     located = hub.locate(model, "main")
     weights = sha256_of(located.weights)
 

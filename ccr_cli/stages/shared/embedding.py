@@ -30,14 +30,14 @@ def embed_texts(
     some_T: Tensor | None = None,
     folder: Path | None = None,
 ) -> Tensor:
-    """Embeds texts of a table, all of them or some, in float32 (T, D), on the device; many in a file of a folder."""
+    """Embeds all or some texts of a table in float32 (T, D), on the device; many on a CPU in a file of `folder`."""
     rows = torch.split(torch.arange(len(table)) if some_T is None else some_T, BATCH)
     return _joined((method.embed_text(table.select(r).to(device)).float() for r in rows), sum(map(len, rows)), folder)
 
 
 @torch.no_grad()
 def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V: Tensor | None = None) -> Tensor:
-    """Embeds visual items, all of them or some, in float32 (V, D), on the device."""
+    """Embeds all or some visual items in float32 (V, D), on the device."""
     rows = torch.arange(len(visual)) if some_V is None else some_V
     parts = torch.split(rows.to(visual.offsets_V1.device), BATCH if visual.rows_ND.ndim == 2 else PICTURES)
     return _joined((method.embed_visual(visual.select(part).to(device)).float() for part in parts), len(rows))
@@ -61,7 +61,7 @@ def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str
 
 
 def choose_device(name: str) -> torch.device:
-    """`auto` takes CUDA where there is one; UnavailableError without it, UsageError for another kind of device."""
+    """The device of a name; `auto` is CUDA if available. UnavailableError without CUDA; UsageError on other names."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():

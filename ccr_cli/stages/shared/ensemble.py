@@ -1,6 +1,6 @@
 """The models that are evaluated: one run, or several as an ensemble whose similarities are averaged.
 
-The mean is over unnormalised cosines, so a pair's mean depends on that pair alone: it streams block by block and is a
+The mean is over unnormalised cosines, so a pair's mean depends on that pair alone: it is computed block by block, as a
 dot product of joined vectors. Min-max normalised similarities would depend on the whole query set.
 
 Shape suffixes: V visual items, T texts, D embedding, X either.
@@ -44,7 +44,7 @@ class Member:
 
     @cached_property
     def engines(self) -> dict[str, str]:
-        """By language what made the translations that it was trained on, for the signature."""
+        """The engines (or people) that made the translations it was trained on, by language, for the signature."""
         engines, human = {}, self.settings.get("human", [])
         for lang, artifacts in self.translated.items():
             frame = pd.concat(map(translation.read, artifacts))
@@ -53,7 +53,7 @@ class Member:
         return engines
 
     def must_agree(self, lang: bool, protocol: bool, own: bool) -> list[tuple[str, str, str]]:
-        """What the runs of an ensemble have in common, its value here, and the hint for others; see `read_ensemble`."""
+        """What the runs of an ensemble must agree in: name, value here, and hint; arguments as for `read_ensemble`."""
         settings, data, noise = self.settings, self.artifact.parent("dataset"), self.settings["noise"]
         usual = "labelled" if settings.get("criterion") == "mAP" else "full"
         left_out = str(settings["options"].get("left_out", "")) or "none"
@@ -89,7 +89,7 @@ class Ensemble:
 
     @property
     def name(self) -> str:
-        """The run's name; of several the words that their names begin with, and their number."""
+        """The run's name; for several runs, the words that all names begin with, and the number of runs."""
         names = [member.artifact.name for member in self.members]
         if not self.several:
             return names[0]
@@ -98,9 +98,9 @@ class Ensemble:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The run's config; of several that of the first, with all methods and the lowest seed.
+        """The run's config; for several runs, the first one's, with all methods and the lowest seed.
 
-        If human queries in the target language selected the epoch of one, `select` is `human` for all.
+        If human queries in the target language selected the epoch of any run, `select` is `human`.
         """
         configs = [member.settings for member in self.members]
         if not self.several:
@@ -115,7 +115,7 @@ class Ensemble:
     def features_of(
         self, inputs: Inputs, data: Dataset, first: base.Artifact | None = None
     ) -> tuple[base.Artifact, ...]:
-        """The features of a data set that each of the runs reads; `first` for other data than the first's own."""
+        """The features of a data set for each run; `first` are the first run's, if not its own ones."""
         found = [first or self.first.features]
         for member in self.members[1:]:
             if member.features.id == self.first.features.id:
@@ -127,7 +127,7 @@ class Ensemble:
         return tuple(found)
 
     def trained_on(self, lang: str) -> dict[str, str]:
-        """What the signature of queries in a language says of training: the engines, the noise, and what selected."""
+        """The facts of training for the signature of queries in a language: engines, noise, selecting queries."""
         engines = [signature.mt_value(member.engines, lang) for member in self.members]
         noises = [signature.noise_value(member.settings["noise"]) for member in self.members]
         values = {"mt": engines, "noise": noises}
@@ -149,10 +149,10 @@ class Ensemble:
 
 
 def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool) -> Ensemble:
-    """Reads runs that are evaluated together, in the order of their names; UsageError if they make no ensemble.
+    """Reads runs to evaluate together, in the order of their names; UsageError if they cannot form an ensemble.
 
-    They need not agree in the languages of the queries or the protocol (`lang`, `protocol`: whether the options set
-    them), nor in categories left out of training if they are not evaluated on their `own` data set.
+    They must agree in the query languages and the protocol unless options set these (`lang`, `protocol`), and in the
+    categories left out of training if they are evaluated on their `own` data set.
     """
     members, runs, workspace = [], sorted(runs, key=lambda artifact: artifact.name), inputs.workspace
     data = inputs.parent(runs[0], "dataset")
@@ -182,7 +182,7 @@ class Model:
 
     @property
     def alone(self) -> Method | None:
-        """The method, if there is one run."""
+        """The method of a single run; None for an ensemble."""
         return None if self.ensemble.several else self._parts[0][0]
 
     @property
@@ -206,7 +206,7 @@ class Model:
         return {"device": str(self.device), **rate}
 
     def unknown(self, texts: Sequence[str]) -> float:
-        """The fraction of the tokens of texts that a tokenizer does not know; of several models the greatest."""
+        """The fraction of the texts' tokens that the tokenizer does not know; for several models, the largest."""
         tokenizers = [tokenizer for _, tokenizer in self._parts if isinstance(tokenizer, HFTokenizer)]
         return max((tokenizer.unknown(tokenizer.encode(texts)) for tokenizer in tokenizers), default=0.0)
 
@@ -229,7 +229,7 @@ class Model:
         return self._joined(out)
 
     def readings(self, gallery: Gallery) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
-        """Items and texts of a gallery by each further reading of the model; an ensemble has none."""
+        """Yields vectors of a gallery's items and texts by each further reading of the model; an ensemble has none."""
         method, tokenizer = self._parts[0]
         for name, reading in (method.readings() if self.alone else {}).items():
             visual_VD = embed_visuals(reading, gallery.visual, self.device)

@@ -1,4 +1,4 @@
-"""Failed items: recorded one by one; they only stop a stage if they are too many."""
+"""Failed items: each is recorded, and only too many of them stop a stage."""
 
 import json
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ def failure(item: str, stage: str, error: str, message: str) -> dict[str, Any]:
 def write_failures(folder: Path, records: Sequence[dict[str, Any]], *, retried: bool = False) -> None:
     """Writes `failures.jsonl`, or removes it if nothing failed.
 
-    Failures that were `retried` count the attempts. If all of them failed again as before, the file stays as it was: so
-    does then the artifact's id, and what was made from it stays current.
+    If the items were `retried`, the records count their attempts. If all failed again as before, the file stays as it
+    was; so the artifact keeps its id, and what was made from it stays current.
     """
     path = folder / FAILURES
     if not records:

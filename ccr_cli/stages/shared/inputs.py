@@ -39,10 +39,10 @@ class Inputs:
     def open(
         cls, command: str, words: Sequence[str], root: Path | None = None, *, makes: bool = True, dry_run: bool = False
     ) -> "Inputs":
-        """Loads the artifacts that some words mean to a command, in a workspace; arguments and errors as `from_paths`.
+        """Loads the artifacts that words on a command line refer to; arguments and errors as for `from_paths`.
 
-        The workspace is `root`, else the one of the artifacts whose paths are among the words, else the current folder.
-        It must exist, unless a path leads to one and the command `makes` artifacts.
+        The workspace is `root`, else that of the artifacts given by path, else the current folder. It must exist,
+        unless an artifact is given by path and the command `makes` artifacts.
         """
         home = common_home(words)
         place = root or home or Path(".")
@@ -55,9 +55,9 @@ class Inputs:
     def from_paths(
         cls, workspace: Workspace, words: Iterable[str], kinds: Sequence[str] = (), *, many: bool = False
     ) -> "Inputs":
-        """Loads the artifacts that some words mean, each once; arguments and errors as for `references.find_all`.
+        """Loads the artifacts that words refer to, each once; arguments and errors as for `references.find_all`.
 
-        An unfinished one beside others of its folder, as `runs/*` names them, is left out with a warning.
+        An unfinished artifact given with others of its folder, as by `runs/*`, is left out with a warning.
         """
         inputs, counts = cls(workspace, many=many), Counter(words)
         finished = {Path(word).parent for word in counts if not word.rstrip("/").endswith(_UNFINISHED)}
@@ -75,11 +75,11 @@ class Inputs:
     def one(
         self, kind: str, described: str, fits: Fits = _any, hint: str | None = None, better: Fits = _any
     ) -> base.Artifact:
-        """Takes the one artifact of a kind that fits; ArtifactError if none does, or several (they are listed).
+        """Returns the one artifact of a kind that fits; ArtifactError if none does, or several (they are listed).
 
         Looks among the named artifacts, or in the workspace if none of the kind is named. A named artifact that was
-        made from other named ones replaces them (`latest`); of several that fit those that are `better` are preferred.
-        `described` is for messages, e.g. `of multi30k in de`; `hint` the command that would make it.
+        made from other named ones replaces them (`latest`); if several fit, those that are `better` are preferred.
+        `described` is for messages, e.g. `of multi30k in de`; `hint` is the command that would make the artifact.
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
@@ -111,7 +111,7 @@ class Inputs:
         raise ArtifactError(problem, hint=f"name one, such as {paths[-1]}; or {', '.join([*words, *every])}")
 
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
-        """Takes every artifact of a kind that fits: the named ones, or else those of the workspace."""
+        """Returns every artifact of a kind that fits: the named ones, or else those of the workspace."""
         matches = self._matches(kind, fits)
         for artifact in matches:
             self.note(artifact)
@@ -122,15 +122,15 @@ class Inputs:
         return [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
-        """Takes an artifact's parent, which must be the same as when the artifact was made."""
+        """Returns an artifact's parent, which must be the same as when the artifact was made."""
         parent = self.workspace.parent(artifact, kind)
         self.note(parent)
         return parent
 
     def current_runs(self, artifact: base.Artifact) -> list[base.Artifact] | None:
-        """Takes the runs that an artifact was made from; None, with a warning, if one of them was rebuilt since.
+        """Returns the runs that an artifact was made from; None, with a warning, if one of them was rebuilt since.
 
-        A deleted run leaves the artifact valid, and is not among the runs.
+        A deleted run leaves the artifact valid, and is not returned.
 
         Raises:
             ArtifactError: If the artifact is stale, and was named.
@@ -167,12 +167,12 @@ def existing(workspace: Path | None) -> Path:
 
 
 def gone_runs(workspace: Workspace, artifact: base.Artifact) -> list[str]:
-    """The runs that an artifact was made from and that were deleted since."""
+    """Paths of the runs that an artifact was made from and that were deleted since."""
     return [p.path for p in artifact.parents if p.kind == "run" and not workspace.place_of(artifact, p).exists()]
 
 
 def without_orphans(inputs: Inputs, artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
-    """Leaves out artifacts that were not named and all of whose runs were deleted, with one warning."""
+    """Leaves out artifacts whose runs were all deleted, unless they are named, with one warning."""
     runs = {a.id: {p.path for p in a.parents if p.kind == "run"} for a in artifacts}
     named = {a.id for a in inputs.named}
     others = (a for a in artifacts if runs[a.id] and a.id not in named)
@@ -201,7 +201,7 @@ def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
 
 
 def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, hint: str | None = None) -> None:
-    """Refuses (UsageError) named data that a stage which reads a run would ignore.
+    """Refuses named data that a stage would ignore because it reads a run with its own data (UsageError).
 
     Artifacts that only come along in a pipe are accepted: ancestors of what is read (the run, and `read`), and those
     made from the run. `hint` says what to type if a data set would be ignored.
@@ -222,7 +222,7 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
 
 
 def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
-    """Takes features of a data set that a run with its `own` ones can read, named or in the workspace."""
+    """Returns features of a data set, named or in the workspace, that a run trained on its `own` ones can read."""
     of_it = made_from(data.artifact)
     named = [a for a in inputs.named if a.kind == "features" and of_it(a)]
     described = f"{data.name} and the run's encoder"

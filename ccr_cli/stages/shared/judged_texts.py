@@ -1,4 +1,4 @@
-"""Which translation a list of pairs is about: the one that has most of the texts that were judged."""
+"""Finds the translation that a list of pairs is about: the one with most of the judged texts."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from ccr_cli.data.pairs_file import comparable
 
 
 def texts_of(frame: pd.DataFrame, column: str = "text") -> list[tuple[str, str]]:
-    """Ids of source captions with a text of each, as lists of pairs have it."""
+    """Ids of source captions with the texts of a column, written as in lists of pairs."""
     return list(zip(frame["source_caption_id"], map(comparable, frame[column]), strict=True))
 
 
@@ -19,9 +19,9 @@ def forward_texts(frame: pd.DataFrame) -> set[tuple[str, str]]:
 
 
 def judged(translations: Iterable[base.Artifact], rows: pd.DataFrame) -> set[str]:
-    """The ids of the translations that have most of the texts in a list, without those that repair others if both do.
+    """The ids of the translations with most of the texts in a list; if equal, originals instead of repaired ones.
 
-    So corrections are added to those that a list's translation has already.
+    So new corrections are added to those that the list's translation already has.
     """
     texts = set(texts_of(rows, "translation")) if {"source_caption_id", "translation"} <= {*rows} else set()
     order = {

@@ -66,10 +66,10 @@ class TripletEmbeddings:
         return TripletEmbeddings(self.v_VD, self.s_ND[at], self.t_ND[at], self.item_N[at])
 
     def with_kin(self, p: Belief[FloatArray]) -> "TripletEmbeddings":
-        """Adds the mean of an item's other captions to its picture, each as far as it is believed.
+        """Adds the mean of an item's other captions to its picture, each weighted by the belief in it.
 
-        Captions that belong to one item resemble each other. The mean leaves the triplet's own caption out and is at
-        most as long as the picture's vector; an item with one caption stays as it is.
+        Captions of one item resemble each other. The mean leaves the triplet's own captions out and is at most as long
+        as the picture's vector; an item with one caption stays as it is.
         """
         vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
         own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
@@ -79,7 +79,7 @@ class TripletEmbeddings:
 
     @property
     def sides(self) -> dict[str, tuple["Vectors", "Vectors"]]:
-        """The two ends of each side of the triplets, by its name: VS, VT, ST; the visual one is made as it is read."""
+        """The two ends of each side, by name (VS, VT, ST); the visual end is computed as it is read."""
         return {"VS": (self, self.s_ND), "VT": (self, self.t_ND), "ST": (self.s_ND, self.t_ND)}
 
     def similarities(self) -> dict[str, FloatArray]:
@@ -87,7 +87,7 @@ class TripletEmbeddings:
         return {name: _cosine(a, b) for name, (a, b) in self.sides.items()}
 
     def shuffled(self, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows of triplets of different items, so that nothing of the one can match the other."""
+        """Rows of pairs of triplets of different items, so that nothing in one can match the other."""
         order = np.random.default_rng(seed).permutation(len(self.item_N))
         left = np.concatenate([order] * len(_SHIFTS))
         right = np.concatenate([np.roll(order, shift) for shift in _SHIFTS])
@@ -101,11 +101,11 @@ class TripletEmbeddings:
         return {name: _cosine(a, b, left, right) for name, (a, b) in self.sides.items()}
 
     def crowding(self, seed: int) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """How similar other items come to either end of the sides with a picture, as in CSLS (Conneau et al., 2018).
+        """How similar the nearest other items are to each end of VS and VT, as in CSLS (Conneau et al., 2018).
 
-        The mean similarity of the nearest few among a random sample of other items' entries. A picture shows more
-        than a caption tells, and a vague caption is near to many pictures; what a pair has in common shows in its lead
-        over other items. A caption and its translation tell the same, so S-T needs no such correction.
+        This is the mean similarity to the nearest few entries in a random sample of other items. A picture shows more
+        than a caption tells, and a vague caption is near many pictures, so what a pair has in common shows in its lead
+        over other items. A caption and its translation say the same, so S-T needs no such correction.
         """
         order = np.random.default_rng(seed).permutation(len(self.item_N))[:_STRANGERS]
         some = torch.from_numpy(order).to(self.item_N.device)
@@ -122,7 +122,7 @@ class TripletEmbeddings:
         return {name: (near(a, b), near(b, a)) for name, (a, b) in self.sides.items() if name != "ST"}
 
     def leads(self, seed: int) -> tuple[FloatArray, FloatArray]:
-        """Similarity less crowding, of given (N, 3) and of shuffled triplets (M, 3): what the triangle reads."""
+        """Similarity minus crowding of given (N, 3) and shuffled triplets (M, 3), for the judge `triangle`."""
         given, null, (left, right) = self.similarities(), self.null(seed), self.shuffled(seed)
         for name, (a_N, b_N) in self.crowding(seed).items():
             given[name] = given[name] - (a_N + b_N) / 2
@@ -137,7 +137,7 @@ Vectors = Tensor | TripletEmbeddings
 def embed_triplets(
     method: Method, triplets: Triplets, tokenizer: Tokenizer, device: torch.device, folder: Path | None = None
 ) -> TripletEmbeddings:
-    """Embeds all training triplets; many vectors of texts are in files of a folder, if one is named."""
+    """Embeds all training triplets; large tables of text vectors are kept in files of `folder`, if given."""
     return TripletEmbeddings(
         embed_visuals(method, triplets.visual, device),
         embed_texts(method, tokenizer.encode(triplets.source), device, folder=folder),
@@ -152,16 +152,16 @@ class TripletReadings:
 
     triplets: Triplets
     seed: int
-    """Of shuffles and batches."""
+    """Seed of shuffles and batches."""
     embedded: TripletEmbeddings | None
-    """None before training: for a judge that needs no model."""
+    """None for a judge that needs no model, before training."""
     batch_size: int
     scores: Callable[[Tensor], Tensor]
-    """From similarities (B, B) to what a judge of a batch reads: `Method.judge_scores`."""
+    """Turns similarities (B, B) into the scores that a judge of a batch reads: `Method.judge_scores`."""
     config: JudgeConfig = field(default_factory=JudgeConfig)
-    """What the judge reads besides."""
+    """Names the files and models that the judge reads too."""
     memory: dict[str, Any] | None = None
-    """What it keeps from epoch to epoch."""
+    """What the judge keeps from epoch to epoch."""
 
     def __len__(self) -> int:
         return len(self.triplets) if self.embedded is None else len(self.embedded.item_N)
@@ -180,14 +180,14 @@ class TripletReadings:
         return self._embedded.null(self.seed)
 
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
-        """Similarities less crowding: (N, 3) of given, (M, 3) of shuffled triplets."""
+        """Similarities minus crowding of given (N, 3) and shuffled triplets (M, 3)."""
         return (self._embedded if believed is None else self._embedded.with_kin(believed)).leads(self.seed)
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
         """Sentence chrF (0 to 100) of every triplet's two captions (N,), and of captions of different items (M,).
 
-        The given translation, translated back, is compared with the given source caption; without back-translations,
-        other translations of the given source caption with the given translation; with neither it is an ArtifactError.
+        Compares the back-translation with the given source caption; without back-translations, the given translation
+        with other translations of that source caption. ArtifactError if there are neither.
         """
         triplets = self.triplets
         if triplets.back is not None:
@@ -206,9 +206,9 @@ class TripletReadings:
     def coverage(self) -> tuple[FloatArray, FloatArray]:
         """Lexical coverage of every triplet's two captions (N,), and of captions of different items (M,).
 
-        The lexicon is learned from the triplets and, as wrong ones are learned too, from the shuffled ones. Other
-        translations of the source captions and the ways back make a second lexicon, and a dictionary is another one;
-        the scores are added. Parallel text, if named, is a lexicon instead of the triplets and of the ways back.
+        The lexicon is learned from the triplets and, since wrong ones are among these, from the shuffled ones too.
+        Other translations of the source captions and back-translations make a second lexicon, a dictionary a third;
+        the scores are added. Parallel text, if named, replaces the triplets and the back-translations.
         """
         score, number = np.add.reduce(list(self._lexical().values())), len(self.triplets)
         return score[:number], score[number:]
@@ -235,11 +235,11 @@ class TripletReadings:
 
     @property
     def _back(self) -> list[str] | None:
-        """The ways back, unless parallel text is a better witness."""
+        """The back-translations, unless parallel text replaces them."""
         return None if self.config.parallel else self.triplets.back
 
     def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """The scores (N,) and (M,) of each witness that is there, by its name; the shuffled triplets are the same."""
+        """Scores of each available witness, by name, of the triplets (N,) and of the same shuffled ones (M,)."""
         triplets, number = self.triplets, len(self.triplets)
         left, right = self._few_strangers()
         found = {name: (score[:number], score[number:]) for name, score in self._lexical().items()}
@@ -279,7 +279,7 @@ class TripletReadings:
     def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
         """Cosine similarity of every triplet's two captions (N,), and of captions of different items (M,).
 
-        By the sentence encoder that is named; None without one.
+        The sentence encoder is that of the options; None without one.
         """
         if not self.config.sentence_encoder:
             return None
@@ -288,18 +288,18 @@ class TripletReadings:
         return _cosine(s_ND, t_ND), _cosine(s_ND, t_ND, left, right)
 
     def file_scores(self) -> FloatArray:
-        """The score (N,) that a file has for every triplet's source caption, NaN without one."""
+        """Scores (N,) of the triplets' source captions from a file, NaN where it has none."""
         if not self.config.scores:
             raise UsageError("the judge scores needs a file of scores", hint="--set scores=FILE")
         triplets = self.triplets
         return np.array(read_scores(Path(self.config.scores), triplets.slot_ids, triplets.langs[0]))
 
     def _few_strangers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """So few that they do not spoil what a lexicon learns."""
+        """Shuffled rows, few enough not to spoil what a lexicon learns."""
         return self._strangers(min(_SHUFFLED_TEXTS, len(self.triplets) // 5))
 
     def _strangers(self, most: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rows of at most so many triplets, and of as many others of different items."""
+        """Rows of at most `most` triplets, and for each the row of a triplet of another item."""
         left = np.random.default_rng(self.seed).permutation(len(self.triplets))[:most]
         right, items = np.roll(left, 1), self.triplets.item_N.cpu().numpy()
         differ = items[left] != items[right]
@@ -337,12 +337,12 @@ def judge_triplets(
     config: JudgeConfig | None = None,
     memory: dict[str, Any] | None = None,
 ) -> Opinion:
-    """Judges every triplet; without embeddings by a judge that needs no model.
+    """Judges every triplet; without embeddings, the judge must need no model.
 
-    `side` is cross_lingual, cross_modal or both (`judges.base.believe`), `seed` of shuffles and batches; a judge that
-    reads batches has so many triplets in one, and the `scores` of their similarities (`Method.judge_scores`). The
-    witnesses that `config` names are read as well. `memory` is what a judge keeps between the epochs of training, for
-    each translation by itself.
+    `side` is cross_lingual, cross_modal or both (`judges.base.believe`); `seed` is that of shuffles and batches. A
+    judge of batches reads `batch_size` triplets at a time, and the `scores` of their similarities
+    (`Method.judge_scores`). `config` names witnesses to read as well. `memory` is what the judge keeps between epochs,
+    separately for each translation.
     """
     parts = triplets.by_translation()
     if len(parts) == 1 or judge.speaks in ("step", "never"):
@@ -364,7 +364,7 @@ def judge_triplets(
 
 
 def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> Opinion:
-    """The opinions of each translation as one."""
+    """Joins the opinions of each translation into one."""
     order, weights = np.argsort(np.concatenate(rows), kind="stable"), [len(part) for part in rows]
     sides = [np.concatenate([getattr(part.p, side) for part in parts])[order] for side in SIDES]
     kinds = parts[0].shares
@@ -373,21 +373,21 @@ def _joined(parts: Sequence[Opinion], rows: Sequence[npt.NDArray[np.int64]]) -> 
 
 
 def columns(opinions: Sequence[Opinion]) -> Belief[FloatArray]:
-    """The belief (N,) of one opinion, or that of several models, (N, models)."""
+    """The belief of one opinion (N,), or those of several models (N, models)."""
     if len(opinions) == 1:
         return opinions[0].p
     return Belief(*(np.stack([getattr(each.p, side) for each in opinions], axis=1) for side in SIDES))
 
 
 def by_model(p: Belief[Tensor]) -> list[Opinion]:
-    """The opinions that `columns` put together."""
+    """Splits what `columns` joined into the opinion of each model."""
     sides = [getattr(p, side).double().cpu().numpy() for side in SIDES]
     parts = zip(*(x.reshape(len(x), -1).T for x in sides), strict=True)
     return [Opinion(Belief(*part)) for part in parts]
 
 
 def mean_opinion(opinions: Sequence[Opinion]) -> Opinion:
-    """What several models believe together, each translation by itself where they were judged so."""
+    """The mean opinion of several models, also by translation if these were judged one by one."""
     if len(opinions) == 1:
         return opinions[0]
     p = columns(opinions).map(lambda p_NM: p_NM.mean(axis=1))
@@ -396,9 +396,9 @@ def mean_opinion(opinions: Sequence[Opinion]) -> Opinion:
 
 
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
-    """The share of pairs called noisy, and the detection of synthetic noise, if any; of several translations each too.
+    """The fraction of pairs called noisy and, with synthetic noise, how well it is detected; also by translation.
 
-    Several languages are named `langs`; several translations of one language `translations`.
+    The figures by language are `langs`; if a language has several translations, those by name are `translations`.
     """
     figures: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < THRESHOLD).mean()),
@@ -418,17 +418,17 @@ def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
 
 
 def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
-    """Sums (V, D) of the rows of each item, added up in their order: `index_add_` has none on a GPU."""
+    """Sums (V, D) of the rows of each item, added in a fixed order, which `index_add_` does not have on a GPU."""
     offsets_V1 = torch.zeros(items + 1, dtype=torch.int64, device=item_N.device)
     torch.cumsum(item_N.bincount(minlength=items), 0, out=offsets_V1[1:])
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
 def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
-    """Similarity of rows, of those that are named if any are; in pieces that a processor's cache holds.
+    """Cosine similarity of all rows, or of the given pairs of rows, in pieces that fit a processor's cache.
 
-    They are written into one vector: small results that are kept between large ones would fragment the memory. Named
-    rows are read in the order of `right_N`: vectors may be in files.
+    Results go into one vector, because small ones kept between large ones would fragment the memory. Given rows are
+    read in the order of `right_N`, because vectors may be in files.
     """
     size = len(a_ND) if left_N is None else len(left_N)
     sim_N, order_N = np.empty(size), None if right_N is None else right_N.argsort()

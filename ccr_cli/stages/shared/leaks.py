@@ -1,4 +1,4 @@
-"""Items that a run or a data set trains on and another data set tests on, found by what their groups are ids of."""
+"""Items that a run or a data set trains on and another data set tests on, found by the ids of their groups."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -30,10 +30,10 @@ class Leak:
 
 
 def own_leak(tested: Split, select: str) -> str:
-    """The signature's `leak` of an evaluation on the run's own data set, with a warning if some items chose the epoch.
+    """The signature's `leak` of an evaluation on the run's own data set; warns if some items selected the epoch.
 
-    Official splits may cut through a group (scenes of one video); the value counts the items whose group has items in
-    training. `select` is the validation queries that chose the epoch; `last` if none did.
+    Official splits may divide a group (scenes of one video); the value counts the items whose group is also in
+    training. `select` names the validation queries that selected the epoch; `last` if none did.
     """
     own, groups = tested.data, tested.items["group"]
     whole = f"{len(groups)} {tested.name} items of {own.name}"
@@ -50,11 +50,11 @@ def own_leak(tested: Split, select: str) -> str:
 
 
 def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool = False) -> Leak:
-    """Compares the groups of two data sets, if both manifests name the same id space.
+    """Finds test items that a run has seen, by the groups of both data sets if their manifests name the same id space.
 
-    Warns about items that chose the epoch (`select`, as in `own_leak`), or if nothing could be compared. `drop`
-    leaves out the former and trained ones. A test item that was trained on is an ArtifactError without it, and so is a
-    split of which nothing remains.
+    Warns about items that selected the epoch (`select`, as in `own_leak`), or if nothing could be compared. `drop`
+    leaves these items out, and those that were trained on. ArtifactError if an item was trained on and `drop` is off,
+    or if no item is left.
     """
     items, of_other = tested.items, f"{tested.data.name} ({tested.name})"
     trained, chosen = (group_ids(own, items_of(own.items, split)) for split in ("train", "val-select"))
@@ -92,7 +92,7 @@ def other_leak(own: dataset.Dataset, tested: Split, select: str, *, drop: bool =
 def group_ids(data: dataset.Dataset, items: pd.DataFrame) -> list[str | None]:
     """Returns the group of every item as `SPACE:ID`; None if the manifest names no space for it.
 
-    With a single `id_space` that is not in a list, all groups may be written without it.
+    If `id_space` is a string, not a list, all groups may be written without it.
     """
     prefixes = tuple(f"{space}:" for space in spaces(data.manifest, data.name))
     alone = isinstance(data.manifest.get("id_space"), str)
@@ -112,7 +112,7 @@ def _share(ids: Sequence[str | None], shared: set[str], what: str = "-") -> str:
 
 
 def warn_of_overlap(workspace: Workspace, data: dataset.Dataset) -> None:
-    """Warns of held-out groups of a data set that another one of the workspace trains on, and the reverse."""
+    """Warns about held-out groups of a data set that another one in the workspace trains on, and vice versa."""
     own = set(spaces(data.manifest, data.name))
     if not own:
         return

@@ -24,7 +24,7 @@ from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.text_encoders import GIVEN
 
 MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError, AssertionError, RuntimeError, OverflowError)
-"""What code raises that is given values of another type or range than it was written for."""
+"""Exceptions that code raises on values of an unexpected type or range."""
 
 LARGEST_WEIGHT = 1e15
 """Sums of products of larger numbers may not be finite in float32."""
@@ -86,7 +86,7 @@ def _build(settings: Mapping[str, Any]) -> Method:
 
 
 def run_settings(artifact: Artifact) -> dict[str, Any]:
-    """The config.json of a run; ArtifactError if its method, somebody's own, is gone."""
+    """The config.json of a run; ArtifactError if its method is a plug-in that is gone."""
     settings = run.config(artifact)
     method = settings["method"]
     if not registry.has("methods", method):
@@ -106,8 +106,8 @@ def translations_of(workspace: Workspace, trained: Artifact) -> tuple[dict[str, 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The default options of a run's method, or of its preset; UsageError if the method is not known here.
 
-    Of a run that starts from an alignment, what follows from the features is a default, but for the text encoder, which
-    names the model.
+    For a run that starts from an alignment, options that follow from the features are defaults, except the text
+    encoder, which names the model.
     """
     module = registry.load("methods", settings["method"])
     preset = module.Method.PRESETS.get(settings.get("preset")) or {}
@@ -120,10 +120,10 @@ def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def method_label(settings: Mapping[str, Any]) -> Label:
-    """The method, with the preset, a judge other than its own, and loss terms that it lacks by default.
+    """The label of a run: its method, preset, judge if not the default one, and loss terms that are off by default.
 
     A list of pairs is named by its checksum: `infonce (pairs 1a2b3c)`. A judge that knows the truth is always named:
-    `uml (paper, oracle)`. A method or judge that is not known here is a UsageError.
+    `uml (paper, oracle)`. UsageError if the method or the judge is not known here.
     """
     usual, options = default_options(settings), settings["options"]
     judge = options["judge"]

@@ -20,7 +20,7 @@ from ccr_cli.errors import CcrError
 
 
 class MediaError(Exception):
-    """A medium without input: `Cause: details`. Features artifacts record the text: other words, other ids."""
+    """A medium without input: `Cause: details`. Features artifacts record the text, so rewording changes their ids."""
 
 
 @dataclass(frozen=True)

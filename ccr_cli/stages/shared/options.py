@@ -1,4 +1,4 @@
-"""Options as dataclasses: those of a command, a field a flag, and those of a plug-in, `--set key=value`."""
+"""Options as dataclasses: of a command, where each field is a flag, and of a plug-in, `--set key=value`."""
 
 import ast
 import dataclasses
@@ -34,20 +34,20 @@ def option(
     command_line: tuple[Any, Callable[[Any], Any]] | None = None,
     **shown: Any,
 ) -> Any:
-    """A field of a command's options, or a parameter of a command: it is a flag (`commands.common.guarded`).
+    """Declares a flag: a field of a command's options, or a parameter of a command (`commands.common.guarded`).
 
-    What several commands share (`device`, `seed`, `name`, ...) needs no `option`: a plain default does, and the command
-    takes the flag of that name from `SHARED`.
+    Options that several commands share (`device`, `seed`, `name`, ...) need no `option`: with a plain default, the
+    command takes the flag of that name from `SHARED`.
 
     Args:
         default: Default value.
         help: Help text.
         flags: Names of the flag; by default `--` and the field's name.
         was: The flag's name in the last version, which still works and prints the new one (`commands.common.Command`).
-        request: Whether it belongs to the artifact's request, see `request_of`; or decides that from the options.
+        request: Whether it belongs to the artifact's request (`request_of`), or a function of the options that decides.
         sweep: Whether `ccr train --sweep` can vary it.
-        command_line: The type that the command line reads, and what turns such a value into the field's.
-        shown: What else `typer.Option` takes, such as `min` or `show_default`.
+        command_line: The type that the command line reads, and a function that turns its value into the field's.
+        shown: Further arguments of `typer.Option`, such as `min` or `show_default`.
     """
     metadata = {"flags": flags, "was": was, "request": request, "sweep": sweep, "command_line": command_line}
     return dataclasses.field(default=default, metadata={**metadata, "shown": {"help": help, **shown}})
@@ -115,13 +115,13 @@ SHARED: dict[str, dataclasses.Field[Any]] = {
         None, "Cache folder; its content can be rebuilt.", envvar="CCR_CACHE", show_default="the user's cache"
     ),
 }
-"""Options that several commands have, by the name of their field or parameter, which decides on the default."""
+"""Options that several commands share, by the name of their field or parameter, whose default counts."""
 
 
 def declared(
     name: str, default: Any, shared: Mapping[str, dataclasses.Field[Any]] = SHARED
 ) -> dataclasses.Field[Any] | None:
-    """What describes the flag of a field or a parameter; None for an argument, or where Typer's own does."""
+    """The declaration of a field's or a parameter's flag; None for an argument, or if Typer's own describes it."""
     own = isinstance(default, dataclasses.Field) and "shown" in default.metadata
     return default if own else shared.get(name)
 
@@ -136,9 +136,9 @@ KINDS = {
     "report": ("evaluation", "diagnosis", "translation"),
     "compare": ("run", "evaluation"),
 }
-"""The kinds that a command works on first: what `latest` and completion mean."""
+"""The kinds of artifact that each command prefers, for `latest` and completion."""
 MANY = {"evaluate", "diagnose", "report", "compare", "show", "verify"}
-"""Commands that take several artifacts of a kind, so that a beginning may stand for all that have it."""
+"""Commands that take several artifacts of a kind, so that a prefix may stand for all names with it."""
 
 
 def identified(module: Any, config: Any) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def described(config_type: type) -> list[tuple[str, str, str]]:
 
 
 def typed(text: str, hint: Any) -> Any:
-    """Reads a value on the command line as one of a field's type; ValueError if it is none."""
+    """Parses a value from the command line as a field's type; ValueError if it is not of that type."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
         if text not in arguments:

@@ -1,6 +1,6 @@
 """Other translations of the same captions: witnesses for and against the one that is judged.
 
-Another engine, or the same one at another date, does not make all of its mistakes; nor does the way back.
+Another engine, or the same one at another date, does not make all the same mistakes; nor does back-translation.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,26 +21,26 @@ from ccr_cli.stages.shared.triplets import Triplets, texts_by_source
 
 NONE = "none"
 SAME = 0.9
-"""Share of equal texts from which a translation is the judged one once more, such as one with a few corrections."""
+"""Fraction of equal texts from which two translations count as the same, such as one with a few corrections."""
 
 
 def find_others(
     inputs: Inputs, data: base.Artifact, judged: Sequence[base.Artifact], names: Sequence[str] | None
 ) -> list[base.Artifact]:
-    """Finds the other translations of a data set into the languages of those that are judged, and prints their names.
+    """Finds other translations of a data set into the languages of the judged ones, and prints their names.
 
     Args:
-        inputs: Where to look; what is found is not printed as read, since a stage behind the pipe would train on it.
+        inputs: Where to look; found translations are not noted as read, or a later stage in a pipe would train on them.
         data: The data set.
         judged: The translations that are judged.
-        names: Which ones; none of them if it is `none`, all of the workspace if it is None.
+        names: Names of translations; `none` for no translation, None for all in the workspace.
 
     Returns:
         The translations in the order of their ids.
 
     Raises:
         ArtifactError: If a name means no artifact.
-        UsageError: If a named one is no other translation of these captions.
+        UsageError: If a named artifact is not another translation of these captions.
     """
     langs, own = {translation.language(a) for a in judged}, {a.id for a in judged}
 
@@ -79,13 +79,13 @@ def _same(one: base.Artifact, other: base.Artifact) -> bool:
 def with_others(
     triplets: Triplets, source_ids: Sequence[str], langs: Sequence[str], others: Sequence[base.Artifact]
 ) -> Triplets:
-    """Adds what other translations say for the source caption of each triplet (N)."""
+    """Adds other translations of each triplet's source caption (N) to its references."""
     more = texts_of(source_ids, langs, others)
     return replace(triplets, references=[a + b for a, b in zip(triplets.references, more, strict=True)])
 
 
 def texts_of(source_ids: Iterable[str], langs: Iterable[str], others: Sequence[base.Artifact]) -> list[tuple[str, ...]]:
-    """What translations say for source captions (N) in the language of each (N)."""
+    """The texts of other translations of source captions (N), each in its language (N)."""
     known = [(translation.language(other), texts_by_source(translation.read(other))) for other in others]
     pairs = zip(source_ids, langs, strict=True)
     return [tuple(texts[i] for of, texts in known if of == lang and i in texts) for i, lang in pairs]
@@ -97,9 +97,9 @@ def witness_lexicon(
     back: Sequence[str | None] | None = None,
     others: Sequence[tuple[str, ...]] | None = None,
 ) -> Lexicon | None:
-    """The lexicon of the other translations of captions (N), and of the ways back; None without any.
+    """Learns a lexicon from other translations of captions (N) and from back-translations; None without any.
 
-    All teach one lexicon: a synonym that one of them uses is known, and no engine counts twice.
+    They share one lexicon: a synonym that one of them uses is known, and no engine counts twice.
     """
     pairs = [(text, other) for text, of_text in zip(source, others or (), strict=False) for other in of_text]
     pairs += [(way_back, text) for way_back, text in zip(back or (), target, strict=False) if way_back is not None]
@@ -107,7 +107,7 @@ def witness_lexicon(
 
 
 def parallel_lexicon(path: Path, source: Sequence[str], target: Sequence[str]) -> Lexicon:
-    """The lexicon of parallel text, either language first, without the pairs of texts (N) that are judged.
+    """Learns a lexicon from parallel text (either language first), without the judged pairs of texts (N).
 
     Raises:
         UsageError: If the file is no parallel text, or has no word of the captions and their translations.
@@ -137,5 +137,5 @@ def _parallel_lexicon(path: Path, sha256: str, source: tuple[str, ...], target: 
 
 @lru_cache(maxsize=2)
 def learned(source: tuple[str, ...], target: tuple[str, ...]) -> Lexicon:
-    """A lexicon; those that were used last are kept, as a command reads one several times."""
+    """Learns a lexicon; the last two are kept, because a command reads one several times."""
     return Lexicon(source, target)

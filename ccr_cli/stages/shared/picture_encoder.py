@@ -1,4 +1,4 @@
-"""The encoders of features, for more pictures: queries of a search, and exports.
+"""The encoders that made features, to encode more pictures: queries of a search, and exports.
 
 Shape suffixes: R rows of an input, D feature.
 """
@@ -31,8 +31,8 @@ _IGNORED = {"model", "revision", "licence", *features.OF_VIDEOS}
 class PictureEncoder:
     """The encoder of a data set's features (or the encoders, of joined features), ready for more pictures.
 
-    For a method that needs `media` (`Config.needs`), it only prepares them. Raises ArtifactError if ccr did not encode
-    the features, or the encoder has changed since.
+    For a method that needs `media` (`Config.needs`), it only preprocesses them. Raises ArtifactError if ccr did not
+    encode the features, or the encoder has changed since.
     """
 
     def __init__(self, feats: base.Artifact, device: torch.device, needs: frozenset[str] = frozenset()) -> None:

@@ -35,7 +35,7 @@ from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 CHECKED = 8
 """Items on which the network is compared with the features."""
 ALIKE = 0.99
-"""Lowest cosine between its vectors and the features, which are in half precision."""
+"""Least cosine between the network's vectors and the features, which are in half precision."""
 AHEAD = 64
 """Pictures that may wait to be written."""
 
@@ -55,7 +55,7 @@ class EncoderInput:
 
 
 def load_tower(feats: base.Artifact, frozen_layers: int) -> VisualTower:
-    """Loads the network that encoded features, ready for training but for its frozen lowest layers.
+    """Loads the network that encoded features, ready for training except for its lowest `frozen_layers`.
 
     Raises:
         ArtifactError: If ccr did not encode the features, or the encoder on this machine differs.
@@ -90,7 +90,7 @@ def _changed(feats: base.Artifact, problem: str) -> ArtifactError:
 
 
 def encoder_input(feats: base.Artifact) -> EncoderInput:
-    """Returns how the input of the encoder of features was made; errors as for `load_tower`.
+    """Returns how the encoder of features prepares its input; errors as for `load_tower`.
 
     It is recorded with the features, unless they were merged on a machine without the model: then the model is read.
     """
@@ -125,12 +125,12 @@ def _require_model(feats: base.Artifact, module: Any, config: Any) -> None:
 
 
 def read_pixels(feats: base.Artifact, item_ids: list[str]) -> tuple[Frames, list[str]]:
-    """Reads the pictures of items, uint8, from the disk as they are selected; also returns the items with features.
+    """Returns the pictures of items, uint8, read from disk when they are selected, and the items with features.
 
-    The first call decodes those of the whole data set, as the encoder of the features does.
+    The first call decodes the media of the whole data set, as the encoder of the features does.
 
     Raises:
-        ArtifactError: If a medium cannot be read, or none has features.
+        ArtifactError: If a medium cannot be read, or no item has features.
         ResourceError: If there is too little disk space.
     """
     folder = cache_folder() / "pixels"

@@ -1,4 +1,4 @@
-"""Reading ahead in threads: results come in order, and only a limited number of them waits.
+"""Reading ahead in threads: results come in order, and a limited number of them waits.
 
 Threads, not processes: FFmpeg and Pillow decode and resize without the interpreter's lock, and nothing has to be copied
 between processes (docs/decisions.md). Each thread computes on one processor.
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 import torch
 
 PATIENCE = 5.0
-"""Seconds that threads get to finish when nobody takes results any more."""
+"""Seconds that threads get to finish once results are no longer read."""
 MOST_WORKERS = 16
 M = TypeVar("M")
 T = TypeVar("T")
@@ -37,14 +37,14 @@ class End(Generic[T]):
 
 
 class _StoppedError(Exception):
-    """Nobody takes results any more."""
+    """Results are no longer read."""
 
 
 class Prefetch(Generic[M, T]):
     """Runs generators in threads and yields their parts, task by task in the order of the tasks.
 
-    At most `most` parts wait at a time, and as many tasks are under way. The first task always has room for one part,
-    so the work never stalls.
+    At most `most` parts wait at a time, and at most as many tasks are in progress. The first task always has room for
+    one part, so the work never stalls.
     """
 
     def __init__(self, tasks: Sequence[M], run: Callable[[M], Iterator[T]], *, workers: int, most: int) -> None:

@@ -19,13 +19,13 @@ from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, nearest
 
 LATEST, BEST = "latest", "best:"
 _LOWER = ("MedR", "MeanR")
-"""Ends of figures of which less is better."""
+"""Last parts of the names of figures where lower is better."""
 _COUNTS = ("dropped", "queries")
 _SHOWN = 10
 
 
 def common_home(words: Sequence[str]) -> Path | None:
-    """The workspace in which the artifacts lie whose paths are among the words; None if there is not exactly one."""
+    """The workspace of the artifacts whose paths are among the words; None unless there is exactly one."""
     paths = (Path(os.path.abspath(word)) for word in words if (Path(word) / RECORD).is_file())
     homes = {base.home(path) for path in paths}
     return homes.pop() if len(homes) == 1 else None
@@ -38,15 +38,15 @@ def find(workspace: Workspace, word: str, kinds: Sequence[str] = ()) -> Path:
 
 
 def find_all(workspace: Workspace, word: str, kinds: Sequence[str] = (), *, many: bool = True) -> list[Path]:
-    """Returns the folders of the artifacts that a word means; several only for a name or beginning that fits several.
+    """Returns the folders of the artifacts that a word means; several only for a name or prefix that fits several.
 
-    A path counts from the current folder, else from the workspace. A name may lack the folder of its kind, and its end
-    if the beginning is unique. `latest` is the newest artifact of `kinds`, which are also preferred where several fit,
-    the first kind most. `best:METRIC` is the run with the best figure on validation.
+    A path is relative to the current folder, else to the workspace. A name may lack the folder of its kind, and a
+    unique prefix is enough. `latest` is the newest artifact of `kinds`; these kinds are also preferred where several
+    artifacts fit, the first kind most. `best:METRIC` is the run with the best figure on validation.
 
     Raises:
-        ArtifactError: If nothing fits, or several artifacts do, but not `many` are wanted.
-        UsageError: If it is a number, as in a list of values without commas.
+        ArtifactError: If nothing fits, or several artifacts do without `many`.
+        UsageError: If the word is a number, as in a list of values without commas.
     """
     for path in (Path(word), workspace.root / word):
         if (path / RECORD).is_file():
@@ -89,7 +89,7 @@ def _latest(workspace: Workspace, kinds: Sequence[str]) -> Path:
 def _best(workspace: Workspace, metric: str) -> Path:
     """The run with the best figure on validation, at the epoch that was kept.
 
-    A stale run is left out, and one whose judge knows the truth.
+    Stale runs, and runs whose judge knows the truth, are left out.
     """
     figures: dict[str, list[tuple[float, str, Path]]] = {}
     known: set[str] = set()
@@ -133,7 +133,7 @@ def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
     config, data, langs = run.config(trained), trained.parent("dataset"), run.langs(trained.request)
     kind, made = config["select"], []
     for link, *_ in run.translation_links(trained)[0].values() if kind == MT else ():
-        with suppress(ArtifactError):  # that is gone
+        with suppress(ArtifactError):  # a translation that is gone
             request = workspace.linked(trained, link).request
             while "only" in request and "val" not in request["only"].get("evaluated", ()):  # they are the original's
                 request = request["only"]["of"]
@@ -146,7 +146,7 @@ def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
 
 
 def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactError:
-    """The error for a word that means no artifact: what it is instead, or what is near."""
+    """The error for a word that means no artifact: says what it is instead, or lists similar names."""
     partial = unfinished(workspace)
     for place in (Path(word.removesuffix(".partial")), workspace.root / word.removesuffix(".partial")):
         if (place / "captions.tsv").is_file():

@@ -64,7 +64,7 @@ class Scores(Figures):
 
 
 def over_folds(folds: Sequence[Figures]) -> Figures:
-    """The means over folds, every fold counting the same; counts are sums, and SumR is the sum of mean recalls."""
+    """Means over folds, all with equal weight; counts are summed, and SumR is the sum of the mean recalls."""
 
     def mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
         values = {name: [row[name] for row in rows] for name in rows[0]}
@@ -99,7 +99,7 @@ class EmbeddedGallery:
     """Vectors of the texts' translations into the source language, for score fusion."""
 
     def queries(self, searched: "EmbeddedGallery | None" = None) -> ByDirection:
-        """The queries of both directions, which search this gallery or another one."""
+        """The queries of both directions; they search this gallery, or `searched` instead."""
         own, other = self.gallery, searched or self
         first, findable_TD = other.gallery.first_T, other.text_TD
         if first is not None:
@@ -141,11 +141,11 @@ class EmbeddedGallery:
 def score_gallery(
     embedded: EmbeddedGallery, *, beta: float = 1.0, fusion: str = "raw", tie: str = "mid", labelled: bool = False
 ) -> Scores:
-    """Ranks a gallery in both directions, by fused similarities where its texts have translations.
+    """Ranks a gallery in both directions, by fused similarities if its texts have translations.
 
-    `beta` is the weight of the texts themselves, NRCCR eq. (13); `fusion` `raw`, or `minmax` (NRCCR's code: both
-    matrices are normalised as wholes first); `tie` mid, optimistic or pessimistic. With `labelled` everything in the
-    query's category is right, not the query's own item alone.
+    `beta` is the weight of the texts themselves, NRCCR eq. (13); `fusion` is `raw`, or `minmax` to normalise both whole
+    matrices first, as NRCCR's code does; `tie` is mid, optimistic or pessimistic. With `labelled`, everything in the
+    query's category is right, not only the query's own item.
     """
     gallery, visual_VD, english_TD = embedded.gallery, embedded.visual_VD, embedded.english_TD
     shape = n_visual, n_texts = len(gallery.item_ids), len(gallery.texts)
@@ -176,7 +176,7 @@ def right_answers(gallery: Gallery, labelled: bool) -> Positives:
 
 
 def rank_table(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> pd.DataFrame:
-    """The rank of every query, direction after direction and fold after fold, as an evaluation keeps it.
+    """The rank of every query as an evaluation keeps it: by direction, then by fold.
 
     The rank is nan for a query without a right answer. A further column `item` numbers the items of all folds.
     """
@@ -202,10 +202,10 @@ def rank_table(folds: Sequence[tuple[Gallery, Scores]], tie: str) -> pd.DataFram
 
 
 def intervals(queries: pd.DataFrame) -> dict[str, Any]:
-    """The bootstrap interval over items of every figure, as an evaluation keeps it.
+    """Bootstrap intervals over items of all figures, as an evaluation keeps them.
 
-    `SumR`, `mAP` (the mean of both directions), and by direction the others: low and high end each; and how they were
-    made.
+    The low and the high end of `SumR`, of `mAP` (the mean of both directions) and, by direction, of the other figures;
+    and how the intervals were made.
     """
     galleries = []
     for _, fold in queries[queries["rank"].notna()].groupby("fold"):

@@ -16,7 +16,7 @@ from ccr_cli.nets.text import TransformerTextEncoder, build_text_encoder
 from ccr_cli.stages.shared.embedding import BATCH, choose_device
 
 LONGEST = 128
-"""Tokens that are read of a text."""
+"""Most tokens of a text that are read."""
 
 
 def sentence_vectors(model: str, *texts: Sequence[str]) -> list[Tensor]:
@@ -43,7 +43,7 @@ def sentence_vectors(model: str, *texts: Sequence[str]) -> list[Tensor]:
 
 
 def pooling_of(folder: Path) -> TextPooling:
-    """What makes one vector of the tokens: `cls`, `max` or `mean`; `own` for the first token through a dense layer."""
+    """How tokens become one vector: `cls`, `max` or `mean`; `own` for the first token through a dense layer."""
     settings, modules = folder / "1_Pooling" / "config.json", folder / "modules.json"
     pooling = read_json(settings) if settings.is_file() else {}
     if pooling.get("pooling_mode_max_tokens") or pooling.get("pooling_mode") == "max":

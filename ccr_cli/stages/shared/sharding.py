@@ -31,7 +31,7 @@ class WorkPart:
 
 
 def parse_part(shard: str) -> WorkPart:
-    """Parses a part such as `3/64`, the third of 64; UsageError if invalid, or `torchrun` shares the work already."""
+    """Parses a part such as `3/64`, the third of 64; UsageError if invalid, or under `torchrun`."""
     if rank_and_size()[1] > 1:
         raise UsageError("torchrun already shares the work between its processes", hint="leave --shard out")
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", shard)
@@ -41,7 +41,7 @@ def parse_part(shard: str) -> WorkPart:
 
 
 def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
-    """Returns whether a Ray cluster does the work; UsageError if it is unknown, or other options share the work too."""
+    """Returns whether a Ray cluster does the work; UsageError on an unknown executor, or options that do not fit it."""
     if executor not in ("local", "ray"):
         raise UsageError(f"--executor is local or ray, not {executor!r}")
     if executor == "local":
@@ -55,7 +55,7 @@ def on_ray(executor: str, parts: int | None, shard: str | None) -> bool:
 
 
 def rank_and_size() -> tuple[int, int]:
-    """Returns this process's rank and their number, which `torchrun` sets in the environment; (0, 1) without it."""
+    """Returns this process's rank and the number of processes, as `torchrun` sets them; (0, 1) without `torchrun`."""
     variables = {"RANK": os.environ.get("RANK", "0"), "WORLD_SIZE": os.environ.get("WORLD_SIZE", "1")}
     rank, size = (int(value) if value.isdecimal() else -1 for value in variables.values())
     if not 0 <= rank < size:
@@ -64,7 +64,7 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def own_device(device: str) -> str:
-    """Returns the GPU of this process, if `torchrun` started several on one machine."""
+    """Returns this process's GPU if `torchrun` started several on one machine; other devices as they are."""
     import torch
 
     if device not in ("auto", "cuda") or not torch.cuda.is_available():
@@ -74,9 +74,9 @@ def own_device(device: str) -> str:
 
 @contextmanager
 def joined(backend: str | None, patience: timedelta) -> Iterator[None]:
-    """Connects the processes of `torchrun`, each of which waits for another as long as `patience`.
+    """Connects the processes of `torchrun`; each waits for the others for up to `patience`.
 
-    Without a backend it is NCCL for tensors on GPUs, gloo for the rest.
+    The default backend is NCCL for tensors on GPUs and gloo for the rest.
 
     Raises:
         UsageError: If the environment was not set by `torchrun`.

@@ -24,7 +24,7 @@ class Split:
         return cls(data, name, items, data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 
     def where(self, chosen: "pd.Series[bool]") -> "Split":
-        """The split without the other items, in a data set that lacks them too."""
+        """The split with only the chosen items, in a data set without the others."""
         if chosen.all():
             return self
         dropped = self.items["item_id"][~chosen]
@@ -34,6 +34,6 @@ class Split:
 
 
 def items_alone(data: Dataset, chosen: "pd.Series[bool]") -> Dataset:
-    """The data set without the other items and their captions."""
+    """The data set with only the chosen items and their captions."""
     items = data.items[chosen].reset_index(drop=True)
     return replace(data, items=items, captions=data.captions[data.captions["item_id"].isin(set(items["item_id"]))])

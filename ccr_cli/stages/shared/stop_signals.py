@@ -1,4 +1,4 @@
-"""Stop signals that take effect when the work is at a good place to end."""
+"""Stop signals that take effect only at a good point of the work to stop."""
 
 import signal
 import threading
@@ -39,7 +39,7 @@ def stop_signals(message: str = "") -> Iterator[list[int]]:
 
 
 def end_on(signal_number: int | None) -> None:
-    """Ends the process as a signal would have, if there was one: by KeyboardInterrupt or Terminated."""
+    """Raises KeyboardInterrupt or Terminated, as the signal would have; does nothing without a signal."""
     if signal_number == signal.SIGINT:
         raise KeyboardInterrupt
     if signal_number == signal.SIGTERM:

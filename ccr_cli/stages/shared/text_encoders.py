@@ -1,4 +1,4 @@
-"""The text side of a method: a tokenizer, and the text encoder that its options name; or vectors in its place.
+"""The text side of a method: a tokenizer and the text encoder that its options name, or given vectors.
 
 Shape suffixes: N entries of a file, T texts, D vector.
 """
@@ -35,20 +35,20 @@ class TextVectors:
 
     path: Path
     texts: list[str]
-    """Each once."""
+    """The texts, each once."""
     vector_TD: npt.NDArray[np.float32]
 
     @cached_property
     def tokenizer(self) -> GivenTokenizer:
-        """Their row numbers."""
+        """Maps a text to its row."""
         return GivenTokenizer(self.texts)
 
 
 def read_text_vectors(path: Path, captions: pd.DataFrame) -> TextVectors:
     """Reads the vectors of captions (`caption_id`, `text`), in any order; `data.features` documents the formats.
 
-    An entry is named by the id of a caption, or by a text itself, such as a query. A text has one vector: of several
-    captions with that text their mean.
+    An entry is named by the id of a caption, or by a text itself, such as a query. If several captions have the same
+    text, its vector is the mean of theirs.
 
     Raises:
         ArtifactError: If the file is damaged or has an id twice, no caption is in it, or a vector is zero, not finite
@@ -84,7 +84,7 @@ def read_text_vectors(path: Path, captions: pd.DataFrame) -> TextVectors:
 
 
 def _vector(table: formats.FeatureTable, number: int, name: str) -> npt.NDArray[np.float32]:
-    """A vector (1, D), which half precision could hold as it holds those of pictures."""
+    """Reads a vector (1, D); its values must fit half precision, as those of pictures do."""
     rows_TD, dim = table.rows(number), table.rows(0).shape[1]
     if rows_TD.shape != (1, dim):
         problem = f"{name!r} in {table.path} has {len(rows_TD)} x {rows_TD.shape[1]} numbers"
@@ -104,7 +104,7 @@ def readable_texts(
 ) -> tuple[Dataset, dict[str, dict[str, pd.DataFrame]]]:
     """A data set and its translations, by language and name, without texts that have no vector.
 
-    Warns of such texts of `training`.
+    With `training`, warns of such texts among those of the training split.
     """
     if not isinstance(tokenizer, GivenTokenizer):
         return data, {lang: dict(each) for lang, each in translations.items()}
@@ -121,9 +121,9 @@ def readable_texts(
 def make_text_side(
     config: Any, read: Callable[[], Dataset], vectors: TextVectors | None = None
 ) -> tuple[Tokenizer, TextEncoder]:
-    """The tokenizer and the text encoder of a method's options; `vectors` are those of the user.
+    """Makes the tokenizer and the text encoder of a method's options, or of the user's `vectors`.
 
-    `read` gives the data set where these options need it.
+    `read` reads the data set, if the options need it.
 
     Raises:
         ArtifactError: If they need text features and the data set has none.

@@ -26,9 +26,9 @@ from ccr_cli.stages.shared.pixels import read_pixels
 from ccr_cli.stages.shared.splits import Split, items_alone
 
 TEXTS = ("slot_ids", "source_ids", "source", "target", "backs", "back", "references")
-"""Fields of `Triplets` with a value for each."""
+"""Fields of `Triplets` with one value per triplet."""
 PARTLY = "partly"
-"""Column of `Triplets.wrong`: whether a wrong translation is so in part."""
+"""Column of `Triplets.wrong`: whether a wrong translation is wrong only in part."""
 
 
 @dataclass(frozen=True)
@@ -36,53 +36,53 @@ class Triplets:
     """The training set of a method, synthetic mismatch included."""
 
     slot_ids: list[str]
-    """The source caption whose place each triplet takes (N); of several languages one triplet each."""
+    """Source caption whose place each triplet takes (N); with several languages, one triplet for each."""
     source_ids: list[str]
-    """The source caption that it has (N)."""
+    """Source caption that each triplet has (N): another one if noise moved it."""
     langs: tuple[str, ...]
     """Languages of the translations."""
     lang_N: npt.NDArray[np.int64]
-    """Which of `langs` each triplet's translation is in, ascending."""
+    """Index in `langs` of each triplet's translation, ascending."""
     visual: Frames
     """Features of the training items, float32; or their pictures."""
     item_N: Tensor
-    """Which of `visual` each triplet has; also the id by which negatives are masked."""
+    """Index in `visual` of each triplet's item; also the id that masks negatives."""
     item_ids: list[str]
-    """Item of each of `visual`."""
+    """Ids of the items in `visual`."""
     source: list[str]
     """Source captions (N)."""
     target: list[str]
     """Translations (N)."""
     backs: list[str | None]
-    """The translations, translated back into the source language (N), None for those that are missing."""
+    """Back-translations into the source language (N), None where missing."""
     back: list[str] | None
-    """The same; None where one of any translation is missing."""
+    """The same; None if any of them is missing."""
     references: list[tuple[str, ...]]
-    """What other translations say for the source captions (N)."""
+    """Other translations of each source caption (N)."""
     label_V: Tensor | None
-    """Category of each item, int64; None where one is missing."""
+    """Category of each item, int64; None if any is missing."""
     wrong: pd.DataFrame | None
-    """vs_wrong, vt_wrong, st_wrong of each triplet with synthetic noise; of the style `words` also `partly`."""
+    """vs_wrong, vt_wrong, st_wrong of each triplet with synthetic noise, and `partly` with the style `words`."""
     dropped: int
-    """Captions left out because an item has no features, or none of its translations has all texts that are read."""
+    """Captions left out because the item has no features, or no translation of theirs has all texts that are read."""
     alternative_N: npt.NDArray[np.object_] | None = None
-    """Name of each triplet's translation if a language has several, then with a triplet for each; None: one each."""
+    """Name of each triplet's translation if a language has several, with a triplet for each; else None."""
 
     def __len__(self) -> int:
         return len(self.slot_ids)
 
     @cached_property
     def slot_N(self) -> npt.NDArray[np.int64]:
-        """Number of each triplet's slot: those of one caption in several translations share it."""
+        """Number of each triplet's slot, which all translations of one caption share."""
         return np.unique(self.slot_ids, return_inverse=True)[1]
 
     @property
     def place_N(self) -> npt.NDArray[np.int64]:
-        """Number of each triplet's slot and language: the translations of one caption into one language share it."""
+        """Number of each triplet's slot and language, which all translations of one caption into one language share."""
         return self.slot_N * len(self.langs) + self.lang_N
 
     def by_translation(self) -> "list[tuple[npt.NDArray[np.int64], Triplets]]":
-        """The triplets of each translation that has some, and which of all they are."""
+        """Row numbers and triplets of each translation that has any."""
         if len(self.langs) == 1 and self.alternative_N is None:
             return [(np.arange(len(self)), self)]
         names_N = "" if self.alternative_N is None else self.alternative_N
@@ -95,7 +95,7 @@ class Triplets:
         return parts
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Triplets":
-        """Some of the triplets; their items stay."""
+        """Selects triplets; keeps all items."""
         lists = {name: getattr(self, name) for name in TEXTS}
         texts: Any = {name: [values[row] for row in rows] for name, values in lists.items() if values is not None}
         return replace(
@@ -108,7 +108,7 @@ class Triplets:
         )
 
     def correct(self, rows_N: npt.NDArray[np.bool_], texts_N: npt.NDArray[np.object_]) -> "Triplets":
-        """The triplets with other translations in some rows, which then match; back-translations no longer fit."""
+        """Corrects the translations of some rows, which then match; drops back-translations, which no longer fit."""
         if not rows_N.any():
             return self
         wrong = self.wrong
@@ -125,7 +125,7 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Gallery:
-    """Visual items and the captions that search them, one language."""
+    """Visual items, and the captions of one language that search them."""
 
     item_ids: list[str]
     visual: Frames
@@ -134,11 +134,11 @@ class Gallery:
     item_T: np.ndarray
     """Row of the item that each caption describes."""
     label_V: Tensor | None
-    """Category of each item, int64; None where one is missing."""
+    """Category of each item, int64; None if any is missing."""
     missing: int
     """Items of the split without features."""
     first_T: np.ndarray | None = None
-    """Rows of the captions that an item can find, ascending, one of each item; None: all of its captions."""
+    """Rows of the captions that items can find, ascending, one per item; None: all captions."""
 
 
 def training_triplets(
@@ -154,17 +154,17 @@ def training_triplets(
 ) -> Triplets:
     """Joins captions, translations (by language and name), noise and features into triplets, in the data set's order.
 
-    Without features (None) the triplets are those of every item of all splits, for a judge that reads texts alone.
-    Where some captions have a text that is read and others lack it, the triplets of the latter are left out. The
-    triplets of one translation follow on those of the other; a mismatch moves the same captions in each of them.
-    `second` are another engine's translations, by default the other ones of the same language; with `compared` the
-    judge `translation` speaks, which reads back-translations, else these. `needs` is what else the method reads,
-    `Config.needs`. If fewer than `least` are left, or the noise is of other captions, it is an ArtifactError.
+    Without features (None), the triplets are those of all splits, for a judge that reads texts alone. A triplet without
+    a text that is read is left out if other triplets have such a text. The triplets of one translation follow those of
+    the previous one; a mismatch moves the same captions in each. `second` has another engine's translations; its
+    default is the other translations into the same language. With `compared`, a judge compares texts: it reads
+    back-translations or, without any, `second`. `needs` is what else the method reads (`Config.needs`). ArtifactError
+    if a translation has fewer than `least` triplets left, or the noise is of other captions.
     """
     chosen = data if feats is None else Split.of(data, "train")
     items, captions = chosen.items, chosen.captions[chosen.captions["lang"] == data.source_lang]
     id_C, text_C, item_C = (captions[name].to_numpy(object) for name in ("caption_id", "text", "item_id"))
-    del chosen, captions  # of millions of captions every copy counts
+    del chosen, captions  # with millions of captions, every copy counts
     place, flags = pd.Index(id_C, dtype=object), None
     slot_N = source_N = translation_N = np.arange(len(place))
     words_N = np.full(len(place), -1)
@@ -254,13 +254,13 @@ def _there(text_C: npt.NDArray[np.object_], at_N: npt.NDArray[np.int64]) -> npt.
 
 
 def _whole(texts: list[str | None]) -> list[str] | None:
-    """The texts, None where one is missing."""
+    """The texts; None if any is missing."""
     known = [text for text in texts if text is not None]
     return known if len(known) == len(texts) else None
 
 
 def texts_by_source(translations: pd.DataFrame) -> dict[str, str]:
-    """Translations by their source caption."""
+    """The text of each translation, by the id of its source caption."""
     found = translation.translated(translations)
     return dict(zip(found["source_caption_id"], found["text"], strict=True))
 
@@ -294,7 +294,7 @@ def _labels(items: pd.DataFrame, item_ids: list[str]) -> Tensor | None:
 
 
 def without(data: Dataset, left_out: str) -> Dataset:
-    """The data set without categories (numbers with commas between, or none); UsageError if no item has one of them."""
+    """The data set without some categories (comma-separated numbers); UsageError if no item has one of them."""
     if not left_out:
         return data
     labels = {int(label) for label in left_out.split(",")}
@@ -305,9 +305,9 @@ def without(data: Dataset, left_out: str) -> Dataset:
 
 
 def read_visuals(feats: base.Artifact, item_ids: list[str], needs: frozenset[str]) -> tuple[Frames, list[str]]:
-    """Reads the features of items: every frame where a method needs frames, else one row an item.
+    """Reads the features of items: every frame if a method needs frames, else one row per item.
 
-    Returns the features, float32, or the pictures, where a method needs these; and the items that have features.
+    Returns the features (float32), or the pictures if a method needs them, and the items that have features.
     """
     if "media" in needs:
         return read_pixels(feats, item_ids)
@@ -320,15 +320,15 @@ def gallery(
 ) -> Gallery:
     """Makes a gallery of a split's items with features, and their captions (caption_id, item_id, text).
 
-    `what` names the captions in messages; `needs` is what the method reads, `Config.needs`. No item or caption is an
-    ArtifactError.
+    `what` names the captions in messages; `needs` is what the method reads, `Config.needs`. ArtifactError if there is
+    no item or no caption.
     """
     items = Split.of(data, split)
     return search_captions(read_items(items, feats, needs), items, captions, what)
 
 
 def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gallery:
-    """A gallery of a split's items with features, without captions, as for `gallery`."""
+    """A gallery of a split's items with features, still without captions; arguments as for `gallery`."""
     refuse_empty(split.items, split.name, split.data.name)
     visual, item_ids = read_visuals(feats, list(split.items["item_id"]), needs)
     label_V, missing = _labels(split.items, item_ids), len(split.items) - len(item_ids)
@@ -336,7 +336,7 @@ def read_items(split: Split, feats: base.Artifact, needs: frozenset[str]) -> Gal
 
 
 def search_captions(items: Gallery, split: Split, captions: pd.DataFrame, what: str) -> Gallery:
-    """The gallery of the same items with other captions, as for `gallery`."""
+    """The gallery of the same items with other captions; arguments as for `gallery`."""
     row_of = {item: row for row, item in enumerate(items.item_ids)}
     chosen = captions[captions["item_id"].isin(set(row_of)) & captions["text"].notna()]
     if chosen.empty:

@@ -1,4 +1,4 @@
-"""The witnesses that options of a judge name: recorded by their content, refused where nothing reads them."""
+"""The witnesses (files, models) that options of a judge name: recorded by content, refused if the judge reads none."""
 
 import hashlib
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ _NAMES = tuple(field.name for field in fields(JudgeConfig))
 
 
 def recorded(config: JudgeConfig) -> dict[str, Any]:
-    """The options as a request records them: of those of the judge only what is set, a file or model by its SHA-256.
+    """The options as a request records them: those of the judge only if set, a file or model by its SHA-256.
 
-    A new `head` is not named either: runs of versions without the choice have one.
+    The default `head` is left out too, as in runs of versions without that option.
     """
     options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
     if options.get("head") == "linear":
@@ -38,7 +38,7 @@ def recorded(config: JudgeConfig) -> dict[str, Any]:
 
 
 def judge_config(settings: Mapping[str, Any], judge: str) -> JudgeConfig:
-    """The options of a judge from values by name; UsageError on one that it does not have or read."""
+    """Makes the options of a judge from values by name; UsageError on one that is unknown or that it does not read."""
     config = configure(JudgeConfig, settings, f"the judge {judge}")
     refuse_unused(config, judge)
     return config

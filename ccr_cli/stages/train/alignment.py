@@ -1,4 +1,4 @@
-"""Starting from a dual encoder: its text side beside the features that its image side made."""
+"""Starting from the dual encoder whose image side made the features, with its text side as text encoder."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,10 +21,10 @@ C = TypeVar("C", bound=Config)
 
 
 def aligned(start: C, configured: Callable[[C], C], feats: base.Artifact) -> tuple[C, C]:
-    """The options to start from, with those that the user set: the text side of the model that made the features.
+    """The start options for the text side of the model that made the features, without and with the user's options.
 
-    There is no dropout and no other visual side, and a learned temperature starts at the model's own. `configured` adds
-    the user's options, which may name the text side.
+    They have no dropout, add nothing to the visual side, and start a learned temperature at the model's own.
+    `configured` adds the user's options, which may name the text side.
 
     Raises:
         ArtifactError: If the weights of the text side are not those of that model.
@@ -79,7 +79,7 @@ def _temperature(located: hub.Located) -> float:
 
 
 def _require_aligned(config: Config, feats: base.Artifact, about: Mapping[str, Any]) -> None:
-    """Refuses a text side that is not that of the model which made the features."""
+    """Refuses options that leave the space of the features, or a text side of another model than made them."""
     if config.hidden or config.visual != "projection":
         problem = f"head={config.head} keeps the space of the features; hidden={config.hidden}, visual={config.visual}"
         raise UsageError(problem, hint="leave hidden and visual out")
@@ -100,9 +100,9 @@ def _require_aligned(config: Config, feats: base.Artifact, about: Mapping[str, A
 
 
 def require_readable(config: Config) -> None:
-    """Refuses a judge of the model before its first step where that model is random (UsageError).
+    """Refuses a judge that reads the model before the first step if its head is still random (UsageError).
 
-    A sentence encoder makes S-T readable all the same.
+    With a sentence encoder, such a judge may read S-T alone.
     """
     texts_alone = config.judge_side == "cross_lingual" and config.sentence_encoder
     if load_judge(config.judge).speaks == "first" and not config.aligned and not texts_alone:
@@ -114,11 +114,11 @@ def require_readable(config: Config) -> None:
 
 
 def require_same_space(vectors: TextVectors, feats: base.Artifact) -> None:
-    """Refuses vectors of texts and features of pictures that no cosine can compare.
+    """Refuses text vectors and picture features that cannot be compared by cosine.
 
     Raises:
         ArtifactError: If a picture's features are zero.
-        UsageError: If both differ in dimension.
+        UsageError: If the two differ in dimension.
     """
     dim, other = int(feats.json("encoder.json").get("dim") or 0), vectors.vector_TD.shape[1]
     if dim != other:

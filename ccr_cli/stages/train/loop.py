@@ -1,4 +1,4 @@
-"""The training loop: one for every method, resumable after every step, the best epoch chosen on validation.
+"""The training loop of all methods: it resumes after any step and keeps the best epoch on validation.
 
 Shape suffixes: N triplets, T texts, V visual items, D dimension.
 """
@@ -43,14 +43,14 @@ from ccr_cli.stages.train.training_data import TrainingData
 
 STOPPING = "stopping after this step; the same signal again stops at once"
 LEAST = 1e-6
-"""Least probability from a judge without the truth: 0 would also remove the pair from the negatives."""
+"""Least probability that a judge without the truth can give: 0 would also remove the pair from the negatives."""
 SAVE_SECONDS = 10.0
-"""Time between saves of the state; longer where saving takes over half a second, so that it takes a twentieth of the
-time at most."""
+"""Seconds between saves of the state; more if a save takes over half a second, so that saving takes at most a twentieth
+of the time."""
 CHECK_STEPS = 50
-"""Steps between checks of the loss: reading it waits for the device."""
+"""Steps between checks that the loss is finite: reading it waits for the device."""
 SPREAD = 1e-4
-"""Least standard deviation of similarities: float32 resolves cosines to 1e-7, random vectors of 256 differ by 0.06."""
+"""Least standard deviation of similarities; float32 resolves 1e-7, and random vectors with D = 256 have 0.06."""
 EQUAL = 1e-7
 """Uncertainties that differ by less are equal."""
 _SAMPLE = 512
@@ -83,7 +83,7 @@ class Trainer:
         self._saved, self._cost = time.monotonic(), 0.0
 
     def train(self) -> None:
-        """Trains to the last epoch and finishes the artifact; CcrError if it collapses before an epoch is complete."""
+        """Trains to the last epoch and finishes the artifact; CcrError on a collapse before an epoch is complete."""
         if self.ranks.first:
             self._write_static()
         self._resume()
@@ -149,9 +149,10 @@ class Trainer:
         base.write_json(folder / "config.json", base.portable_values(settings, folder))
 
     def _begin(self) -> None:
-        """Scores the model as it is before the first step, which may be the best one, and judges the triplets with it.
+        """Scores an aligned model before the first step, since it may be the best one, and judges the triplets.
 
-        A judge of an epoch speaks here if there is no warm-up and no list of pairs with weights.
+        A judge that speaks after each epoch also speaks here if the model is aligned, and there is no warm-up and no
+        list of pairs with weights.
         """
         aligned, judged, data = self.config.aligned, None, self.data
         val = self._validate(0) if aligned else None
@@ -171,7 +172,7 @@ class Trainer:
         generator = torch.Generator().manual_seed(derive(self.seed, "order", epoch))
         order = self.data.order(generator, epoch, state.p)
         started = time.perf_counter() - state.seconds
-        lr = self.engine.set_lr(epoch * steps - 1)  # for the history, where all steps are done
+        lr = self.engine.set_lr(epoch * steps - 1)  # for the history, if no step is left
         for step in range(state.step, steps):
             lr = self.engine.set_lr((epoch - 1) * steps + step)
             batches = self.engine.rows_of(order, step)
@@ -210,18 +211,18 @@ class Trainer:
         end_on(signal_number)
 
     def _check_loss(self) -> None:
-        """Stops before a useless state is saved."""
+        """Raises Collapsed if the loss is not finite, before a useless state is saved."""
         if not self.state.finite():
             means = self.state.means().items()
             terms = ", ".join(f"{term} {mean}" for term, mean in means if not math.isfinite(mean))
             raise Collapsed(f"the loss is not finite: {terms}")
 
     def _validate(self, epoch: int) -> dict[str, Any] | None:
-        """Scores the selecting half of validation, and keeps the best epoch's weights."""
+        """Scores the half of validation that selects the epoch; keeps the weights if they are the best so far."""
         data, validation = self.data, self.data.validation
         self.method.eval()
         used = bool(epoch) or not self.config.epochs
-        """Whether a model that tells nothing apart is of no use: training may start from one."""
+        """Whether the model must tell items apart; before training it need not."""
         if not validation and not (used and len(self.triplets)):
             self._keep(epoch)
             return None
@@ -264,7 +265,7 @@ class Trainer:
         return self.ranks.embed(lambda rows: embed_texts(model, table, self.device, some[rows], folder), len(some))
 
     def _calibrate(self, visual_VD: Tensor, text_TD_of: Mapping[str, Tensor]) -> None:
-        """Passes the method its first hits on the selecting queries of all languages, and which are right."""
+        """Passes the method the top similarities of all selecting queries and whether each first hit is right."""
         text_TD = torch.cat(list(text_TD_of.values()))
         item_T = torch.cat([torch.from_numpy(self.data.validation[lang].item_T) for lang in text_TD_of])
         item_T = item_T.to(self.device)
@@ -275,11 +276,11 @@ class Trainer:
         self.method.calibrate(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def _judge(self, epoch: int) -> dict[str, Any] | None:
-        """Judges the whole training set and records the evidence; after the warm-up training believes the judge.
+        """Judges all training triplets and records the evidence; from the end of the warm-up, training uses the belief.
 
-        Epoch 0 is before the first step; a judge that speaks then keeps its opinion.
+        Epoch 0 is before the first step; a judge that speaks only then keeps its opinion.
 
-        Returns its figures; None without a judge, and for one that knows the truth.
+        Returns the judge's figures; None without a judge, and for one that knows the truth.
         """
         config, data, judge = self.config, self.data, self.data.judge
         if judge.speaks == "never":
@@ -335,7 +336,7 @@ class Trainer:
         return self._same_belief(figures)
 
     def _embed_triplets(self, model: Embedder) -> judging.TripletEmbeddings:
-        """The training triplets as the method, or one of its models, sees them."""
+        """Embeds the training triplets with the method, or with one of its models."""
         return judging.TripletEmbeddings(
             self._visuals(self.engine.visual, model),
             self._texts(self.data.source, model=model, folder=self.build.folder),
@@ -344,7 +345,7 @@ class Trainer:
         )
 
     def _same_belief(self, quality: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Gives all processes the belief of the first one; returns its figures."""
+        """Gives all processes the belief of the first one; returns the first one's figures."""
         if self.ranks.size > 1:
             p, quality = self.ranks.of_first((self.state.p.map(lambda side: side.cpu()), quality))
             self.state.p = p.map(lambda side: side.to(self.device))
@@ -408,7 +409,7 @@ class Trainer:
 
 
 def _figures(scored: Mapping[str, Figures]) -> dict[str, Any]:
-    """Figures on validation; with several languages their means, and those of each language."""
+    """Validation figures; with several languages, their means and the figures of each language."""
     by_lang = {
         lang: {"SumR": figures.sum_r, "mAP": figures.mean_ap, "t2v": figures.t2v, "v2t": figures.v2t}
         for lang, figures in scored.items()
@@ -435,7 +436,7 @@ def refuse_collapse(method: Method, visual_VD: Tensor, text_TD: Tensor) -> None:
         raise Collapsed(f"{count} of {sim_TV.numel()} similarities of texts and items are not finite")
     if sim_TV.numel() > 2 and float(sim_TV.std()) < SPREAD:
         raise Collapsed(f"all similarities are equal, {float(sim_TV.mean()):.4f}: the model tells nothing apart")
-    if uncertainty_T is None or len(some_T) < 3 or method.calibrated:  # certain of all may be right, if all hits are
+    if uncertainty_T is None or len(some_T) < 3 or method.calibrated:  # 0 for all is right if all hits are
         return
     low, high = float(uncertainty_T.min()), float(uncertainty_T.max())
     if high - low < EQUAL:

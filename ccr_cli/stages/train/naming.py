@@ -22,12 +22,12 @@ def run_name(
     request: Mapping[str, Any],
     usual: dict[str, Any],
 ) -> str:
-    """Names a run by requests alone, whatever else the workspace holds and whatever its sources are called.
+    """Names a run; the name depends on requests alone, not on the workspace or the names of its sources.
 
-    `DATA-LANG-METHOD-seedN`; preset and noise ratio follow the method. The encoder follows the data set, and the engine
-    its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex digits encode
-    everything else that differs from the defaults (`usual`: those of the method and preset): options of the run, of its
-    translations and of its features, and a second translation or more.
+    It is `DATA-LANG-METHOD-seedN`, with preset and noise ratio after the method. The encoder follows the data set, and
+    the engine its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex
+    digits encode everything else that differs from the defaults (for the method and preset: `usual`): options of the
+    run, of its translations, features and teacher, and further translations.
     """
     spelled_out = {k: request[k] for k in ("method", "lang", "seed", "preset", "alternatives") if k in request}
     defaults = default_request(TrainingOptions) | usual | spelled_out
@@ -54,7 +54,7 @@ def run_name(
 
 
 def _features(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The encoder, empty if it is the usual one, and the options that differ from its defaults; of all joined parts."""
+    """The encoder (empty if it is the default) and the options that differ from its defaults; by part if joined."""
     parts = [_encoder(part.request, data) for part in features.parts(artifact)]
     if len(parts) == 1:
         return parts[0]
@@ -73,7 +73,7 @@ def _encoder(request: Mapping[str, Any], data: dataset.Dataset) -> tuple[str, di
 
 
 def _translation(artifact: base.Artifact, data: dataset.Dataset) -> tuple[str, dict[str, Any]]:
-    """The engine, empty if it is the usual one, and the options that differ from its defaults."""
+    """The engine (empty if it is the default) and the options that differ from its defaults."""
     lang, engine = str(artifact.request["lang"]), str(artifact.request["engine"])
     usual = translate.usual_request(lang, engine) if registry.has("translators", engine) else {}
     return "" if engine == translate.usual_engine(data, lang) else engine, _differing(artifact.request, usual)
@@ -84,7 +84,7 @@ def _differing(request: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str
 
 
 def of_teacher(teacher: base.Artifact, request: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a teacher that differ from those of the usual teacher of a run."""
+    """The options in which a teacher differs from the default teacher of a run."""
     config = registry.load("methods", USUAL).Config
     usual = default_request(TrainingOptions) | asdict(configure(config, {}, USUAL))
     usual |= {"method": USUAL, "seed": request["seed"], "lang": teacher.request["lang"]}

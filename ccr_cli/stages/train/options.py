@@ -1,4 +1,4 @@
-"""The options of `ccr train`, declared once: a field is a flag, and an entry of the run's request where marked so."""
+"""The options of `ccr train`: each field is a flag and, where marked, an entry of the run's request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,11 +19,11 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
     "report_to": (None, "tensorboard", "trackio", "wandb"),
     "dtype": ("float32", "bfloat16", "float16"),
 }
-"""Values that an option can have."""
+"""Allowed values by option."""
 
 
 def _fraction(text: str) -> float:
-    """Reads `--noise`; UsageError if it is no number, as `40%` is none."""
+    """Parses `--noise`; UsageError if it is not a number, such as `40%`."""
     try:
         return float(text)
     except ValueError:
@@ -135,8 +135,8 @@ class TrainingOptions:
         """Checks values that need no data.
 
         Raises:
-            UnavailableError: If TensorBoard is not installed.
-            UsageError: If one is out of range or not among the choices.
+            UnavailableError: If the tracker is not installed.
+            UsageError: If a value is out of range, not among the choices, or needs another option.
         """
         if self.noise is not None and not 0 <= self.noise <= 1:
             raise no_share("--noise ", self.noise)

@@ -1,4 +1,4 @@
-"""Training on a list of pairs: which pairs it keeps, corrects, or how it weights them (`ccr train --verdicts`).
+"""Training on a list of pairs (`ccr train --verdicts`): which pairs are kept, corrected or weighted.
 
 Shape suffixes: N triplets.
 """
@@ -33,7 +33,7 @@ class PairSelection:
         return cls(read(path), weighted)
 
     def request(self) -> dict[str, Any]:
-        """The list's entry in a run's request: its content, wherever the file is, and how many pairs it corrects."""
+        """The list's entry in a run's request: the checksum of its content, its use, and how many pairs it corrects."""
         corrected = int((self.table.correction != "").sum())
         known: dict[str, Any] = {"sha256": self.table.sha256, "as": "weights" if self.weighted else "verdicts"}
         return known | ({"corrected": corrected} if corrected else {})
@@ -41,10 +41,10 @@ class PairSelection:
     def apply(self, triplets: Triplets) -> tuple[Triplets, Belief[FloatArray] | None]:
         """The triplets to train on, and the belief in each if the list has probabilities.
 
-        Triplets that the list does not contain are dropped; only reviewers' verdicts drop nothing but what they call
-        noisy. A corrected triplet gets the corrected translation, counts as intact, and is kept with full belief,
-        whatever its verdict. A triplet whose texts have changed since they were judged (another translation, another
-        synthetic mismatch) is kept as it is, with full belief.
+        Triplets that the list does not contain are dropped, unless it holds reviewers' verdicts, which drop only what
+        they call noisy. A corrected triplet gets the corrected translation, counts as intact, and is kept with full
+        belief, whatever its verdict. A triplet whose texts have changed since they were judged (another translation,
+        another synthetic mismatch) is kept as it is, with full belief.
 
         Raises:
             UsageError: If nothing is left, or the texts of all pairs have changed.
@@ -90,7 +90,7 @@ class PairSelection:
     def _rows(self, triplets: Triplets) -> npt.NDArray[np.int64]:
         """The list's row of each triplet, -1 without one.
 
-        A list without languages is of all languages, one without `alternative` of all translations of one language.
+        A list without languages applies to all languages, one without `alternative` to all translations into one.
         """
         own = {"slot_id": triplets.slot_ids, "lang": [triplets.langs[number] for number in triplets.lang_N]}
         own |= {} if triplets.alternative_N is None else {"alternative": list(triplets.alternative_N)}

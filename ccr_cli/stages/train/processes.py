@@ -44,7 +44,7 @@ class ProcessRank:
         return self.rank == 0
 
     def part_of(self, rows_B: Tensor) -> Tensor:
-        """This process's rows (b,) of a batch; the first row fills up the last part."""
+        """This process's rows (b,) of a batch; the last part is padded with the first row."""
         if self.size == 1:
             return rows_B
         count = -(-len(rows_B) // self.size)
@@ -56,11 +56,11 @@ class ProcessRank:
         return x if self.size == 1 else across(x)[:total]
 
     def embed(self, embed: Callable[[Tensor], Tensor], total: int) -> Tensor:
-        """Divides the embedding of a table's rows, by number, among the processes, and gathers it."""
+        """Embeds the rows of a table, given by number: divides them among the processes and gathers the vectors."""
         return self.gather(embed(self.part_of(torch.arange(total))), total)
 
     def agree(self, signal_number: int | None, due: bool) -> tuple[int | None, bool]:
-        """Makes all processes stop, by any one's signal, or save, by the first one's clock, after the same step."""
+        """Makes all processes stop (on any one's signal) or save (by the first one's clock) after the same step."""
         if self.size == 1:
             return signal_number, due
         highest = torch.tensor([signal_number or 0, int(due and self.first)])
@@ -88,7 +88,7 @@ class ProcessRank:
         """Lets the first process act alone; the others get its result, or end with its error.
 
         Raises:
-            SystemExit: In the others, if the first one raised an error of the user's; it prints it.
+            SystemExit: In the other processes, if the first one raised a CcrError, which that one prints.
         """
         if not self.first:
             result, code = self.of_first((None, 0))
@@ -104,14 +104,14 @@ class ProcessRank:
         return result
 
     def wrap(self, method: Method) -> nn.Module:
-        """A module that computes a batch's losses and averages gradients over the processes meanwhile."""
+        """Wraps a method as a module that computes a batch's losses and averages gradients over the processes."""
         losses = _Losses(method)
         if self.size == 1:
             return losses
         tables = [(n, part) for n, part in losses.named_modules() if getattr(part, "sparse", False)]
         names = [f"{n}.{weight}" for n, part in tables for weight, _ in part.named_parameters(recurse=False)]
         names += [name for name, _ in losses.named_buffers()]  # `same_buffers` copies these
-        # torch averages sparse gradients only with some builds of NCCL: `average_sparse` does
+        # torch averages sparse gradients only with some builds of NCCL, so `average_sparse` does it
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(losses, names)  # type: ignore[no-untyped-call]
         return DistributedDataParallel(losses, find_unused_parameters=True)
 
@@ -123,7 +123,7 @@ class ProcessRank:
         return nullcontext()
 
     def same_buffers(self, method: Method) -> None:
-        """Gives all processes the first one's running statistics."""
+        """Gives all processes the first one's running statistics of batch normalisation."""
         if self.size > 1:
             for part in method.modules():
                 if isinstance(part, nn.modules.batchnorm._BatchNorm):
@@ -150,11 +150,11 @@ ALONE = ProcessRank()
 
 
 class Across(torch.autograd.Function):
-    """Puts equally many rows of every process one after the other, in the order of ranks, with the gradient of all.
+    """Concatenates the rows of all processes (equally many of each) in the order of ranks, with gradients from all.
 
-    Every process computes its loss of all rows. The gradient that a row gets is the sum over the processes' losses, so
-    that the mean of the processes' gradients of a weight is the gradient of the mean of their losses: exactly that
-    of one process with all rows, where they compute the same.
+    Every process computes its loss on all rows. The gradient of a row is summed over the processes' losses, so the
+    mean over processes of a weight's gradient is the gradient of their mean loss. If all compute the same loss, it is
+    exactly the gradient of a single process with all rows.
     """
 
     @staticmethod
@@ -187,7 +187,7 @@ class _Losses(nn.Module):
         self.method = method
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """The loss terms; UsageError if they are not what `Method.losses` promises."""
+        """Returns the loss terms; UsageError if they break the contract of `Method.losses`."""
         terms = self.method.losses(batch)
         if wrong := _no_losses(terms):
             where = f"{inspect.getsourcefile(type(self.method))}: losses() of {type(self.method).__name__}"
@@ -196,7 +196,7 @@ class _Losses(nn.Module):
 
 
 def _no_losses(terms: object) -> str:
-    """What makes the result of a method's `losses` unfit; empty if it is a dict of scalar tensors."""
+    """What is wrong with the result of a method's `losses`; empty if it is a dict of scalar tensors."""
     if not isinstance(terms, dict) or not terms:
         return "an empty dict" if terms == {} else type(terms).__name__
     for name, value in terms.items():
@@ -217,7 +217,7 @@ def together(alone: bool = False) -> Iterator[ProcessRank]:
     Raises:
         CcrError: If another process ends meanwhile.
         UsageError: If the environment is not that of `torchrun`.
-        UnavailableError: If they do not find each other.
+        UnavailableError: If the processes cannot connect.
     """
     rank, size = rank_and_size()
     if size == 1 or alone:
@@ -225,7 +225,7 @@ def together(alone: bool = False) -> Iterator[ProcessRank]:
         return
     if rank:
         console.verbosity = -1
-    importlib.import_module("torch._dynamo")  # as DDP does: imported within, it keeps the group, and its threads, alive
+    importlib.import_module("torch._dynamo")  # DDP's own import, inside the group, would keep its threads alive
     with joined(None, PATIENCE):
         try:
             yield ProcessRank(rank, size)

@@ -28,18 +28,18 @@ class Sources:
 
     data: base.Artifact
     translated: tuple[base.Artifact, ...]
-    """In the order of the languages' names; none for a run on source captions alone. Of several translations into one
-    language training draws one for each caption, and the first gives the validation queries."""
+    """In the order of their languages; empty for a run on source captions alone. With several translations into one
+    language, training picks one per caption, and the first provides the validation queries."""
     features: base.Artifact
     noise: base.Artifact | None
     second: base.Artifact | None = None
-    """Another engine's translation, for the judge `translation`."""
+    """A translation to compare with, for judges of texts; not trained on."""
     pairs: PairSelection | None = None
     """A list of the pairs to train on; None: all pairs."""
 
     @property
     def parents(self) -> list[base.Artifact]:
-        """All artifacts."""
+        """All of these artifacts."""
         parents = (self.data, *self.translated, self.second, self.noise, self.features)
         return [a for a in parents if a is not None]
 
@@ -79,21 +79,21 @@ def find_sources(
 ) -> Sources:
     """Finds the data set, translations and features to train on, without noise.
 
-    All given translations are trained on; a repaired translation replaces the one that it was made from. Without a
-    given translation this looks for those of the given data set, or of the data set of the given features or noise. A
-    method that needs no translation does without one if there is none, or if `lang` is the language of the captions.
+    All given translations are trained on; a repaired translation replaces the one that it was made from. If none is
+    given, this searches for translations of the given data set, or of that of the given features or noise. A method
+    that needs no translation does without if there is none, or if `lang` is the language of the captions.
 
     Args:
         inputs: The given artifacts, and where to look for others.
-        lang: Target language, or several joined by `+`; by default those of the given translations, else that of the
-            only one.
+        lang: Target language, or several joined by `+`; by default those of the given translations, else the language
+            of the only translation.
         method: The method to train.
         back: Prefer translations with back-translations.
         compare: Train on the first of two given translations into the only language, and compare it with the second.
-        pairs: A list of the pairs to train on; of several translations the one whose texts it has is preferred.
+        pairs: A list of the pairs to train on; the translation whose texts it has is preferred.
 
     Raises:
-        ArtifactError: If one is missing, several fit, or they are not of one data set.
+        ArtifactError: If an artifact is missing, several fit, or they are not of one data set.
         UsageError: If two translations into one language have the same name.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
@@ -179,9 +179,9 @@ def make_noise(
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
-    """Draws which training triplets are mismatched, a fraction `ratio`; all methods and languages share one draw.
+    """Draws a fraction `ratio` of the training triplets to mismatch; all methods and languages share one draw.
 
-    The data set is the only parent. `style` and `target` are those of `data.mismatch`; `force` draws again.
+    The data set is the only parent. `style` and `target` are as in `data.mismatch`; `force` draws again.
 
     Raises:
         UsageError: If the ratio is out of range, or the style or target unknown or unfit.
@@ -208,9 +208,9 @@ def make_noise(
 
 
 def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
-    """Adds the synthetic mismatch: the noise artifact given, or the one of that ratio, drawn if it is missing.
+    """Adds the synthetic mismatch: the given noise artifact, or the one that the options describe, drawn if missing.
 
-    Without a ratio and without a given noise artifact training is clean, whatever the workspace holds.
+    With neither, training is clean, whatever the workspace holds.
 
     Raises:
         ArtifactError: If the given noise is of another data set.

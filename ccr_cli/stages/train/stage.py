@@ -33,7 +33,7 @@ from ccr_cli.stages.train.teacher import find_teacher
 
 
 def train_together(inputs: Inputs, options: TrainingOptions) -> base.Artifact | None:
-    """Like `train`, in all processes that `torchrun` started, if it did; None in all but the first."""
+    """Like `train`, but in all processes that `torchrun` started, if any; returns None in all but the first."""
     with together(alone=inputs.workspace.dry_run) as ranks:
         if ranks.size > 1:
             options = replace(options, device=own_device(options.device))
@@ -59,7 +59,7 @@ def train(
 
 
 def _reads_back(options: TrainingOptions) -> bool:
-    """Whether the method or its judge reads back-translations; `train_on` refuses wrong options."""
+    """Whether the method or its judge reads back-translations; False for wrong options, which `train_on` refuses."""
     module = registry.load("methods", options.method)
     preset = module.Method.PRESETS.get(options.preset or "", {})
     try:
@@ -70,11 +70,11 @@ def _reads_back(options: TrainingOptions) -> bool:
 
 
 def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: ProcessRank = ALONE) -> base.Artifact:
-    """Trains a run on given artifacts, whose noise and list of pairs replace options (`lang`, `noise*`, `pairs*`).
+    """Trains a run on given artifacts, which replace the options `lang`, `noise*` and `pairs*`.
 
     Raises:
         ArtifactError: If the method needs translations, and there are none.
-        CcrError: If the loss stops being finite.
+        CcrError: If training collapses before an epoch is complete.
         UsageError: If an option is unknown or does not fit the others.
     """
     options.check()
@@ -122,7 +122,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         usual["text_encoder"] = request["text_encoder"]
     taught_by = teacher.run if teacher else None
     name = options.name or run_name(sources, taught_by, data, request, usual)
-    del data  # which takes 200 bytes a caption
+    del data  # it takes 200 bytes a caption
     parents = [*sources.parents, *([taught_by] if taught_by else [])]
     source = registry.source_sha256(files)
     site = building(inputs.workspace, "run", name, request, parents, force=options.force, source=source)

@@ -1,4 +1,4 @@
-"""The progress of training and its state on disk: a resumed run has the bytes of an undisturbed one.
+"""The progress of training and its state on disk; a resumed run equals an uninterrupted one, byte for byte.
 
 The state is safetensors and JSON: nothing is pickled, and the newest state is always complete.
 """
@@ -39,7 +39,7 @@ class Progress:
     seconds: float = 0.0
     """Duration of these steps."""
     best_epoch: int | None = None
-    """None before one is kept; 0 is the model before the first step."""
+    """Epoch whose weights are kept; None before any is, 0 for the model before the first step."""
     best: float = -math.inf
     model: dict[str, Tensor] = field(default_factory=dict)
     """The best epoch's weights, on the CPU."""
@@ -65,9 +65,9 @@ class Progress:
         return {term: float(value) / self.step for term, value in self.sums.items()}
 
     def save(self, folder: Path, engine: Mapping[str, Any]) -> None:
-        """Writes `history.jsonl` and the state for resuming, with that of the engine, into the building folder.
+        """Writes `history.jsonl` and the state for resuming, with the engine's, into the building folder.
 
-        The older state stays until this one is complete.
+        The previous state stays until this one is complete.
         """
         self.write_history(folder)
         state = {
@@ -121,7 +121,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 def save_state(folder: Path, when: str, state: dict[str, Any]) -> None:
     """Saves a nested state of dicts, lists, numbers, strings and tensors, then removes the older one.
 
-    `when` names this state among those of the folder.
+    `when` distinguishes it from other states in the folder.
     """
     folder.mkdir(exist_ok=True)
     tensors: dict[str, Tensor] = {}

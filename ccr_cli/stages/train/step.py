@@ -27,7 +27,7 @@ ROOM = 0.5
 
 
 class Engine:
-    """Moves a method's weights, step by step: the model and its data on a device, with the optimisers."""
+    """Takes the optimiser steps of a method: holds the model, its data and the optimisers."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Engine:
     ) -> None:
         self.method, self.data, self.device, self.ranks = method, data, device, ranks
         self.dtype: torch.dtype = getattr(torch, options.dtype)
-        """That of autocast, or float32."""
+        """The dtype of autocast; float32 means no autocast."""
         self.config, self.triplets = data.config, data.per_epoch
         encoders = [part for part in method.modules() if isinstance(part, TransformerTextEncoder)]
         if options.compiled and not encoders:
@@ -68,18 +68,18 @@ class Engine:
 
     @property
     def steps(self) -> int:
-        """Optimiser steps an epoch; a last batch of one triplet is left out."""
+        """Optimiser steps per epoch; a final batch of one triplet is left out."""
         full, rest = divmod(self.triplets, int(self.config.batch_size))
         return math.ceil((full + int(rest >= 2)) / int(self.config.accumulate))
 
     def rows_of(self, order: Tensor, step: int) -> list[Tensor]:
-        """The batches of a step, counted from 0, among the rows of an epoch: one, or as many as are accumulated."""
+        """The batches of a step (counted from 0), as parts of an epoch's rows: one, or as many as are accumulated."""
         size, n = int(self.config.batch_size), int(self.config.accumulate)
         parts = torch.split(order[step * n * size : (step + 1) * n * size], size)
         return [rows for rows in parts if len(rows) >= 2]
 
     def set_lr(self, done: int) -> float:
-        """Sets the learning rates after `done` steps; returns that of weights trained from scratch."""
+        """Sets the learning rates after `done` steps; returns the rate of weights trained from scratch."""
         total, c = self.steps * self.config.epochs, self.config
         share = 0.5 * (1 + math.cos(math.pi * done / total))
         if c.lr_drop:
@@ -91,10 +91,10 @@ class Engine:
         return float(c.lr * share)
 
     def step(self, parts: Sequence[Tensor], p: Belief[Tensor], judged: bool) -> dict[str, Tensor]:
-        """Moves the weights once.
+        """Takes one optimiser step.
 
         Args:
-            parts: Rows of the triplets of each batch; their gradients are averaged.
+            parts: Row numbers of the triplets of each batch; the gradients of the batches are averaged.
             p: Belief in all triplets.
             judged: Whether the warm-up is over.
 
@@ -135,7 +135,7 @@ class Engine:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Restores a `state`; a process that it does not contain draws from its own seed."""
+        """Restores a `state`; a process whose random state it lacks is seeded by its rank."""
         self.method.load_state_dict(state["model"])
         remembered = state.get("buffers", {})  # none in states of older versions
         for name, buffer in unsaved_buffers(self.method):
@@ -176,7 +176,7 @@ class Engine:
         )
 
     def _clip(self) -> dict[str, Tensor]:
-        """Shortens the whole gradient to `clip_norm` if it is longer; returns its norm before that."""
+        """Clips the norm of the whole gradient to `clip_norm`; returns the norm before clipping."""
         for weight in self.sparse:
             if weight.grad is not None:
                 weight.grad = weight.grad.coalesce()
@@ -198,13 +198,13 @@ class Engine:
 
 
 def unsaved_buffers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The buffers that are no part of a trained model, with their names: what training remembers."""
+    """Names and values of the buffers that a trained model does not keep: state that only training needs."""
     saved = module.state_dict().keys()
     return ((name, buffer) for name, buffer in module.named_buffers() if name not in saved)
 
 
 def _gradients(optimizer: torch.optim.Optimizer) -> list[Tensor]:
-    """The gradients of an optimiser's weights; of sparse gradients the rows."""
+    """The gradients of an optimiser's weights; for a sparse gradient, the values of its rows."""
     weights = (weight for group in optimizer.param_groups for weight in group["params"] if weight.grad is not None)
     return [weight.grad.values() if weight.grad.is_sparse else weight.grad for weight in weights]
 
@@ -215,11 +215,10 @@ Group = dict[str, Any]
 def parameter_groups(module: nn.Module, config: Config) -> tuple[list[Group], list[Group]]:
     """Splits trainable parameters by the kind of gradient they get, by learning rate and by weight decay.
 
-    Weights decay that are matrices: no bias, no norm, no table of embeddings.
+    Only matrices decay: no biases, norms or embedding tables.
 
     Returns:
-        Groups of those with dense gradients, for AdamW, and of those with sparse ones, for RowAdam; either may be
-        empty.
+        Groups with dense gradients, for AdamW, and groups with sparse ones, for RowAdam; either list may be empty.
     """
     parts = [part for part in module.modules() if isinstance(part, nn.EmbeddingBag | nn.Embedding)]
     tables = {id(w) for part in parts for w in part.parameters(recurse=False)}
@@ -240,7 +239,7 @@ def parameter_groups(module: nn.Module, config: Config) -> tuple[list[Group], li
 
 
 def _pretrained(module: nn.Module, config: Config) -> Iterator[tuple[int, float]]:
-    """The rate of each weight of pretrained encoders; adapters are trained from scratch."""
+    """Yields id and learning rate of each pretrained weight; adapters are left out, as they train from scratch."""
     for encoder in (part for part in module.modules() if isinstance(part, TransformerTextEncoder | VisualTower)):
         layers = layers_of(encoder.model)
         below = {id(w): len(layers) for w in encoder.before_layers()}

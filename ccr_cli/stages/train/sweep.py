@@ -32,10 +32,10 @@ from ccr_cli.stages.train.sources import Sources, with_noise
 from ccr_cli.stages.train.stage import train
 
 FLAGS = {option.name: flag(option) for option in fields(TrainingOptions) if option.metadata.get("sweep")}
-"""Options of `ccr train` that can be swept, beside the options of the method, and their flags."""
+"""Options of `ccr train` that a sweep can vary, with their flags; options of the method can vary too."""
 _FIELDS = {flag.lstrip("-").replace("-", "_"): name for name, flag in FLAGS.items()}
 POLL_SECONDS = 2.0
-"""How often to look whether another process has finished a run."""
+"""Seconds between checks whether another process has finished a run."""
 
 
 @dataclass(eq=False)
@@ -61,7 +61,7 @@ class SweepCell:
         return "refused" if self.plan is None else self.plan.state
 
     def timed(self, run: base.Artifact) -> None:
-        """Takes the duration of the finished run."""
+        """Records how long the finished run took."""
         self.seconds = (run.about.get("environment") or {}).get("seconds")
 
     def arguments(self) -> list[str]:
@@ -79,7 +79,7 @@ class SweepCell:
 
 
 def _dashed(key: str) -> str:
-    """A key as the command line writes it: `noise-seed`, but `text_encoder` of `--set`."""
+    """A key as typed on the command line: `noise-seed` of a flag, but `text_encoder` of `--set`."""
     return FLAGS[key].lstrip("-") if key in FLAGS else key
 
 
@@ -87,8 +87,8 @@ def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> d
     """Reads the values of each key from `KEY=VALUE,VALUE,...`.
 
     Raises:
-        UsageError: If a text has another form, or a key or a value appears twice; `fixed` are the flags of options that
-            have one value for all runs, by key.
+        UsageError: If a text has another form, a key or a value appears twice, or a key is among `fixed`: options with
+            one value for all runs, with their flags.
     """
     axes: dict[str, list[str]] = {}
     for text in texts:
@@ -109,10 +109,10 @@ def read_axes(texts: Sequence[str], fixed: Mapping[str, str] | None = None) -> d
 
 
 def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[SweepCell]:
-    """The runs of a sweep: the product of the values of `FLAGS` and options of the method, the last varying fastest.
+    """The runs of a sweep: the product of the values of all keys, the last key varying fastest.
 
     Raises:
-        UsageError: If a key is unknown, or a value is not of its type.
+        UsageError: If a key is neither in `FLAGS` nor an option of the method, or a value or another option is unfit.
     """
     if rank_and_size()[1] > 1:
         raise UsageError(
@@ -165,7 +165,7 @@ def plan(inputs: Inputs, cells: Sequence[SweepCell]) -> list[Planned]:
     drawn: dict[tuple[Any, ...], base.Artifact | None] = {}
 
     def once(aside: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
-        """Draws a missing mismatch once for all runs that share it: here it is only planned."""
+        """Plans the drawing of a missing mismatch once for all runs that share it."""
         mismatch = (options.noise, options.noise_style, options.noise_target, options.noise_seed, options.seed)
         key = (sources.data.id, not sources.translated, *mismatch)
         if key not in drawn:
@@ -200,11 +200,11 @@ def train_cells(
     """Trains the runs of a planned grid, one after the other.
 
     An error stops one run, not the others: it is reported and recorded. A run that another process is training is
-    passed over; once the others are done this waits for it, or resumes it if that process stopped. `work` trains one
-    run; each cell is yielded as soon as its run is there.
+    skipped; once the others are done, this waits for it, or resumes it if that process has stopped. `work` trains one
+    run; each cell is yielded as soon as its run is trained.
 
     Raises:
-        OSError: If the disk is full, which concerns all runs.
+        OSError: If the disk is full, which affects all runs.
     """
     queue, waiting = [cell for cell in cells if cell.error is None], False
     for cell in queue:
@@ -229,7 +229,7 @@ def train_cells(
                     cell.options = replace(cell.options, force=False)  # the process that has it rebuilds it
                     later.append(cell)
                     continue
-                except Exception as error:  # whatever is wrong with one run, the others go on
+                except Exception as error:  # one failed run does not stop the others
                     cell.error = _recorded(error)
                     hint = f"\n  try: {cell.error.hint}" if cell.error.hint else ""
                     say(f"error: {cell}: {cell.error.message}{hint}", level=-1, style="bold red")
@@ -250,10 +250,10 @@ def train_cells(
 
 
 def _recorded(error: Exception) -> CcrError:
-    """The error to keep: without its traceback, whose frames hold the model.
+    """The error to record, without its traceback, whose frames keep the model in memory.
 
     Raises:
-        OSError: If it concerns all runs: the disk is full, or standard output is closed.
+        OSError: If it affects all runs: the disk is full, or standard output is closed.
     """
     known = error if isinstance(error, CcrError) else as_user_error(error)
     if isinstance(error, BrokenPipeError) or (isinstance(error, OSError) and isinstance(known, ResourceError)):
@@ -267,7 +267,7 @@ def _recorded(error: Exception) -> CcrError:
 
 
 def _time_left(cells: Sequence[SweepCell], todo: Sequence[SweepCell]) -> str:
-    """The time that runs take, judged by finished ones of the same method, as words; empty where none is known yet."""
+    """The estimated time left, in words, from finished runs (of the same method, if any); empty before one finishes."""
     finished = [cell for cell in cells if cell.seconds is not None]
     if not finished:
         return ""
@@ -280,9 +280,9 @@ def _time_left(cells: Sequence[SweepCell], todo: Sequence[SweepCell]) -> str:
 
 
 def failure(cells: Sequence[SweepCell]) -> CcrError | None:
-    """The error that ends a sweep and lists the missing runs; None where all are trained.
+    """The error that ends a sweep and lists the missing runs; None if all are trained.
 
-    Its exit code is 3 where some runs are trained, else that of the first failure.
+    Its exit code is 3 if some runs are trained, else that of the first failure.
     """
     failed = [(cell, cell.error) for cell in cells if cell.error is not None]
     if not failed:

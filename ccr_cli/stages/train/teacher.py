@@ -1,4 +1,4 @@
-"""The teacher of a run: a run without translations or a sentence encoder, and its vectors of the source captions."""
+"""The teacher of a run (a sentence encoder, or a run without translations) and its vectors of source captions."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -33,14 +33,14 @@ VISUAL = ("dim", "head", "hidden", "dropout", "visual", "visual_layers", "visual
 
 @dataclass(frozen=True)
 class Teacher:
-    """Who teaches a run: a run, or a sentence encoder."""
+    """The teacher of a run: another run, or a sentence encoder."""
 
     model: str
-    """The sentence encoder; for a run the first digits of its id."""
+    """The sentence encoder; for a run, the first digits of its id."""
     run: base.Artifact | None = None
 
     def followed(self, start: C, configured: Callable[[C], C]) -> tuple[C, C]:
-        """The options to start from, with the teacher's visual side (of a sentence encoder: dimension), and the user's.
+        """The start options with the teacher's visual side (or encoder's dimension), without and with the user's.
 
         Raises:
             UnavailableError: If the sentence encoder is not on this machine and cannot be downloaded.
@@ -68,7 +68,7 @@ class Teacher:
         return {"dim": int(size)}
 
     def vectors(self, texts: Sequence[str], device: torch.device) -> tuple[Method | None, Tensor]:
-        """The model, if the teacher is a run, and unit vectors of texts (N, D), each different text encoded once.
+        """The model (None for a sentence encoder) and unit vectors of texts (N, D); each distinct text is encoded once.
 
         Raises:
             ArtifactError: If a vector is not finite.
@@ -89,13 +89,13 @@ class Teacher:
 
 
 def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> Teacher:
-    """Finds the teacher: what a word means, or the run on the command line, or the only run that can teach.
+    """Finds the teacher: the one that `word` names, else the run on the command line, else the only run that can teach.
 
-    Of several in the workspace that of the same seed is preferred; of equal models the first one counts.
+    If several in the workspace can teach, one of the same seed is preferred; of equal models only the first counts.
 
     Raises:
-        ArtifactError: If there is none, several can, or it was trained on other features.
-        UsageError: If it cannot teach.
+        ArtifactError: If no run or several runs can teach, or the named run was trained on other features.
+        UsageError: If the named run cannot teach.
     """
     if word and _is_encoder(inputs, word):
         return Teacher(word)
@@ -131,7 +131,7 @@ def _is_encoder(inputs: Inputs, word: str) -> bool:
 
 
 def _refuse_unfit(artifact: base.Artifact, sources: Sources) -> None:
-    """Refuses a run that cannot teach one on these sources."""
+    """Refuses a run that cannot teach a run on these sources."""
     name, settings = artifact.path.name, run_settings(artifact)
     kind: type[Method] = registry.load("methods", settings["method"]).Method
     if kind.TRANSLATED:
@@ -158,7 +158,7 @@ def _switched_pictures(noise: Mapping[str, Any] | None) -> str:
 
 
 def _encoded(model: str, texts: Sequence[str]) -> Tensor:
-    """The vectors of a sentence encoder; they wait in the cache folder for the next run, since encoding is slow."""
+    """The vectors of a sentence encoder, kept in the cache folder because encoding is slow."""
     about = hub.identity(model) or {"model": model, "revision": hub.locate(model, "main").revision}
     key = base.sha256_text(base.canonical_json([about, list(texts)]))
     place = cache_folder() / "sentences" / f"{key}.safetensors"

@@ -1,7 +1,7 @@
-"""Trackers: programs that show the curves of training while it goes on. What they write is no part of an artifact.
+"""Trackers: programs that show training curves as a run goes on. What they write is not part of an artifact.
 
 trackio and wandb write on this machine, unless the user's environment variables send their logs elsewhere. After an
-interruption they keep the steps since the last save, which come twice; TensorBoard's are removed.
+interruption they have the steps since the last save twice; TensorBoard's are removed first.
 """
 
 import os
@@ -15,11 +15,11 @@ from ccr_cli.artifacts.base import sha256_text
 from ccr_cli.errors import UnavailableError
 
 Log = Callable[[dict[str, float], int], None]
-"""Writes numbers by name, at a step that counts from the beginning."""
+"""Logs numbers by name, at a step counted from the start of training."""
 
 
 class Curves:
-    """What `--report-to` writes; nothing without a tracker."""
+    """Writes the curves of `--report-to`; does nothing without a tracker."""
 
     def __init__(self, log: Log | None = None) -> None:
         self._log = log
@@ -40,10 +40,10 @@ def _numbers(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 @contextmanager
 def tracking(tracker: str | None, run: Path, request: Mapping[str, Any], done: int) -> Iterator[Curves]:
-    """Opens a tracker for a run in a workspace, to go on after `done` steps.
+    """Opens a tracker for a run in a workspace, to continue after `done` steps.
 
     Raises:
-        UnavailableError: If the tracker does not start, as without the account that the user's variables ask for.
+        UnavailableError: If the tracker does not start, for example without an account that the environment requires.
     """
     with ExitStack() as stack:
         log = None
@@ -80,7 +80,7 @@ def _trackio(run: Path, request: dict[str, Any], done: int) -> Iterator[Log]:
         yield lambda numbers, step: opened.log(numbers, step)
     finally:
         with redirect_stdout(sys.stderr):
-            trackio.finish()  # of the run itself leaves a second call for the end of the process
+            trackio.finish()  # opened.finish() would leave a second one to the end of the process
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The data of training: triplets, their texts tokenised once, and the selecting half of validation.
+"""Training data: triplets, their texts tokenised once, and the half of validation that selects the epoch.
 
 Shape suffixes: N triplets, V visual items.
 """
@@ -31,26 +31,27 @@ from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.teacher import Teacher
 
 UNKNOWN = 0.2
-"""Fraction of unknown tokens above which a tokenizer is broken or of another script."""
+"""Fraction of unknown tokens above which the tokenizer is probably broken or made for another script."""
 
 TINY = 1e-12
 """Least weight of a translation in a draw."""
 FEW = 10
-"""A selection by fewer items is chance."""
+"""Validation items below which the selection of an epoch is chance."""
 
 
 class TrainingData:
-    """Everything that training reads: artifacts, as a method's options and those of `ccr train` have it.
+    """Everything that training reads from its artifacts, by the options of the method and of `ccr train`.
 
     Raises:
         ArtifactError: If an input of the method is missing.
-        UsageError: If there are more categories than `classes`, or texts that cannot be compared.
+        UsageError: If there are more categories than `classes`, corrections lack back-translations that are read, or
+            weights of a list and a judge conflict.
     """
 
     def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
-        self._read(sources, config, options)  # whose tables are not needed any more
+        self._read(sources, config, options)  # in a method, which frees its tables
         self.teacher: tuple[Method | None, Tensor] | None = None
-        """The run that teaches, if it is one, and the teacher's vectors of the source captions (N, D)."""
+        """The teacher's method (None for a sentence encoder) and its vectors of the source captions (N, D)."""
         if teacher:
             self.teacher = teacher.vectors(self.triplets.source, choose_device(options.device))
         torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
@@ -74,7 +75,7 @@ class TrainingData:
         self.config = config
         """The method's options, with `classes` counted where it was 0."""
         self.drawn = options.langs == "draw"
-        """Whether each epoch has every caption in one language, not in all."""
+        """Whether each epoch has every caption in one language only."""
         self.seed, self.mix = options.seed, options.translation_mix
 
     def _read(self, sources: Sources, config: Any, options: TrainingOptions) -> None:
@@ -82,7 +83,7 @@ class TrainingData:
         data, translations = dataset.read(sources.data), sources.translations()
         captions, translated = data.captions, translations if sources.translated else {}
         self.translations = {lang: list(frames) for lang, frames in translations.items()}
-        """Their names by language."""
+        """Names of the translations by language."""
         self.human = tuple(
             lang
             for lang, frames in translated.items()
@@ -91,7 +92,7 @@ class TrainingData:
         for lang in self.human:
             warn(f"people wrote the {lang} training captions: the run is marked as trained on human captions")
         self.vectors = None
-        """Vectors of texts in place of a text encoder; captions that have none are left out."""
+        """Vectors of texts instead of a text encoder; captions without one are left out."""
         if options.text_vectors:
             done = [frame[frame["text"].notna()] for frames in translated.values() for frame in frames.values()]
             texts = pd.concat([frame[["caption_id", "text"]] for frame in (captions, *done)])
@@ -101,7 +102,7 @@ class TrainingData:
         self.needs: frozenset[str] = config.needs()
         """The inputs that the method reads, `Config.needs`."""
         self.tower = load_tower(sources.features, config.visual_frozen_layers) if "media" in self.needs else None
-        """The encoder of the features, if it is trained too."""
+        """The encoder that made the features, if it is trained too."""
         self.judge = load_judge(config.judge)
         used, compared = without(data, getattr(config, "left_out", "")), self.judge.compares_texts
         least = 2 if config.epochs else 0
@@ -138,7 +139,7 @@ class TrainingData:
         visual, item_ids = triplets.visual, triplets.item_ids
         reads_back = triplets.back is not None and ("back" in self.needs or (compared and not sources.second))
         triplets, self.listed = sources.pairs.apply(triplets) if sources.pairs else (triplets, None)
-        """The triplets, and the belief in those of a list of pairs, if it has probabilities."""
+        """The belief in each triplet from a list of pairs; None without one, or if it has no probabilities."""
         weights = self.listed if sources.pairs and sources.pairs.weighted else None
         if sources.pairs and reads_back and triplets.back is None:
             path = sources.pairs.table.path
@@ -161,9 +162,9 @@ class TrainingData:
         if self.judge.speaks in ("step", "epoch") and config.epochs <= config.warmup_epochs:
             warn(f"judge={config.judge} is never used: warmup_epochs={config.warmup_epochs} of {config.epochs} epochs")
         self.select = options.select_on if sources.translated else "human"
-        """The selecting queries: `mt` or `human`."""
+        """Kind of the queries that select the epoch: `mt` or `human`."""
         self.validation: dict[str, Gallery] = {}
-        """The selecting half of validation by query language; empty where no epoch can be selected."""
+        """The half of validation that selects the epoch, by query language; empty if no epoch can be selected."""
         missed = {}
         for lang, frames in translations.items():
             frame = next(iter(frames.values()))
@@ -183,14 +184,14 @@ class TrainingData:
         if not self.validation and config.epochs:
             warn(f"no model selection, the last epoch is kept: {'; '.join(dict.fromkeys(missed.values()))}")
         self.fixed_opinion = None
-        """The opinion of a judge that needs no model: it stays the same in all epochs."""
+        """The opinion of a judge that needs no model, the same in all epochs."""
         if self.judge.speaks == "start":
             seed = derive(options.seed, "null")
             self.fixed_opinion = judging.judge_triplets(self.judge, "", None, triplets, seed=seed, config=config)
         self.weighed = weights is not None
-        """Whether a list of pairs weights them."""
+        """Whether a list of pairs weights the triplets."""
         self.first_belief: Belief[FloatArray] = weights or Belief(*[np.ones(len(triplets))] * 3)
-        """The belief before the first epoch: of such a judge, of a list of pairs, or in all triplets."""
+        """The belief before the first epoch: from such a judge, from a list of pairs, or 1 for all triplets."""
         if self.fixed_opinion is not None:
             self.first_belief = self.fixed_opinion.p
         if self.tower is not None:
@@ -207,16 +208,16 @@ class TrainingData:
         return len(np.unique(self.triplets.slot_N if self.drawn else self.triplets.place_N))
 
     def order(self, generator: torch.Generator, epoch: int, p: Belief[Tensor]) -> Tensor:
-        """The triplets of an epoch, counted from 1, in the order that the generator draws; `p` is the belief in all.
+        """Draws the order of an epoch's triplets (epochs count from 1); `p` is the belief in all triplets.
 
-        Of several translations of a caption into one language the belief in S-T (of a list of pairs, if given) chooses
-        one: with probability in proportion to it (`weighted`: the least of exponential variables with these rates), or
-        the most believed, the first named if equal (`trusted`).
+        If a caption has several translations into one language, one is drawn: with equal probability (`draw`), or in
+        proportion to the belief in S-T (`weighted`: the least of exponential variables with these rates); or the most
+        believed is taken, the first named on a tie (`trusted`). A list of pairs with probabilities overrides `p`.
         """
         rows = np.arange(len(self.triplets))
         if self.triplets.alternative_N is not None:
             trust_N = p.ST.cpu().double().numpy() if self.listed is None else self.listed.ST
-            trust_N = trust_N.reshape(len(rows), -1).mean(axis=1)  # of models that are judged one by one
+            trust_N = trust_N.reshape(len(rows), -1).mean(axis=1)  # over models judged one by one
             rng = np.random.default_rng(derive(self.seed, "translation", epoch))
             order_N = rng.permutation(rows)
             if self.mix == "weighted":
@@ -237,6 +238,6 @@ class TrainingData:
 
 
 def first_of_each(group_N: npt.NDArray[np.int64], order_N: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The first row of each group in an order of the rows, ascending."""
+    """The row of each group that comes first in an order of the rows; the rows are returned in ascending order."""
     _, first = np.unique(group_N[order_N], return_index=True)
     return np.sort(order_N[first])
