@@ -167,7 +167,7 @@ def _diagnose(
     if rivals != "exact":
         say(f"{counted(len(triplets), 'pair')}: belief and uncertainty are among {rivals} rivals; all: --rivals exact")
     frames = []
-    for rows, part in triplets.by_translation():  # each is judged by itself
+    for rows, part in triplets.by_translation():  # each translation is judged separately
         (lang,), embedded_part = part.langs, embedded if part is triplets else embedded.select(rows)
         name = names[lang][0] if part.alternative_N is None else part.alternative_N[0]
         part = with_others(part, part.source_ids, [lang] * len(part), others)

@@ -109,7 +109,7 @@ def _with_places(text: str, places: Sequence[tuple[int, int]], words: Sequence[s
 def terminal_columns(rows: list[dict[str, Any]]) -> list[str]:
     """The columns that fit on a terminal: without ids and paths, and without those that are empty in all rows.
 
-    A diagnosed translation has no P(clean): that finds a translation of something else, but not a wrong word.
+    P(clean) of a translation is left out: it finds a translation of something else, but not a wrong word.
     """
     left_out = {"slot_id", "image"} | ({"p_clean"} if rows and "split" in rows[0] else set())
     if all(row["translation"] == row["source_text"] for row in rows):

@@ -48,7 +48,7 @@ engine also writes elsewhere, does not count."""
 
 
 def diagnose_subject(inputs: Inputs, judged: base.Artifact, options: DiagnoseOptions) -> base.Artifact:
-    """Diagnoses a run or a translation; errors as of `diagnose` and `diagnose_translation`."""
+    """Diagnoses a run or a translation; errors as for `diagnose` and `diagnose_translation`."""
     return (diagnose if judged.kind == "run" else diagnose_translation)(inputs, judged, options)
 
 

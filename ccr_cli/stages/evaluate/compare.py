@@ -98,7 +98,7 @@ class RunResult:
 
     @property
     def is_own_task(self) -> bool:
-        """Whether the queries are in a target language, not fused, and read in the usual way."""
+        """Whether the queries are in a target language, not `fused`, and scored by the usual reading."""
         return self.result["role"] == "target" and not (self.fused or self.reading)
 
     @property
@@ -357,7 +357,7 @@ def _systems(inputs: Inputs, results: Mapping[str, Sequence[RunResult]], by: Seq
 
 
 def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """A name for each system: its method and what distinguishes it; where that is not enough, its run."""
+    """A name for each system: its method and what distinguishes it; if that is not unique, also its run."""
     defaults, named = {}, {}
     for run_id, config in configs.items():
         named[run_id] = (Label.of(str(config["method"])), config)
@@ -409,7 +409,7 @@ def _same_queries(inputs: Inputs, ones: Sequence[RunResult]) -> str:
     """The command to compare runs on the same machine-translated queries, those of the last corrected translation."""
     runs, tables, lang = [], ["FILE"], ones[0].fields["lang"]
     for one in ones:
-        with suppress(ArtifactError):  # of an ensemble, or gone
+        with suppress(ArtifactError):  # an ensemble, or a run that is gone
             trained = inputs.workspace.parent(one.evaluation, "run")
             runs.append(inputs.workspace.relative(trained.path))
             made = translations_of(inputs.workspace, trained)[0].get(lang, [])
@@ -429,7 +429,7 @@ def _nothing_shared(systems: Sequence[System]) -> ArtifactError:
     least = min(({k: (one[k], its[k]) for k in MUST_AGREE if one[k] != its[k]} for its in rivals), key=len)
     problem = f"{head.label} and {system.label} were evaluated differently"
     hint = "evaluate them in the same way"
-    if "data" in least:  # all else follows
+    if "data" in least:  # the other differences follow from it
         least = {"data": least["data"]}
         hint = (
             "ccr evaluate RUN DATASET --zero-shot measures the first with the human captions of the other's data set; "
@@ -458,7 +458,7 @@ def _names(settings: Sequence[Setting], first: Mapping[Setting, RunResult]) -> d
 
 
 def _compare(setting: Setting, systems: Sequence[System], what: str, condition: str) -> list[Comparison]:
-    """Every other system against the first, in one setting."""
+    """Compares every other system with the first, in one setting."""
     ranked = [[galleries(_ranks(run[setting])) for run in system.runs] for system in systems]
     for system, runs in zip(systems, ranked, strict=True):
         if any(queries != ranked[0][0][1] for _, queries in runs):

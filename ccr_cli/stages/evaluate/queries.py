@@ -20,7 +20,7 @@ COLUMNS = "name the columns text and item; with several languages also lang"
 
 
 def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
-    """The human captions in a language that a protocol uses of a split."""
+    """The human captions of a split in a language, as far as a protocol uses them."""
     return protocol.take(split.captions[split.captions["lang"] == lang])
 
 

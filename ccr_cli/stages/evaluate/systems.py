@@ -18,7 +18,7 @@ def evaluate_systems(inputs: Inputs, options: EvaluationOptions, systems: Evalua
     Yields each evaluation as soon as it is made; none in a dry run, which only plans them.
 
     Raises:
-        CcrError: As `evaluate` and `evaluate_pretrained` raise.
+        CcrError: As for `evaluate` and `evaluate_pretrained`.
         UsageError: If options contradict each other or the artifacts.
     """
     model = systems.flag

@@ -42,7 +42,7 @@ def load_method(artifact: Artifact, device: torch.device) -> tuple[Method, Token
         with safe_open(weights, framework="pt") as file:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
         try:
-            with torch.device("meta"):  # takes no memory, whatever sizes are written there
+            with torch.device("meta"):  # takes no memory, whatever sizes the config has
                 needed = {name: tuple(tensor.shape) for name, tensor in _build(settings).state_dict().items()}
         except RuntimeError:  # some text encoders need memory to be built
             needed = stored

@@ -1,4 +1,4 @@
-"""The artifact that a word on the command line means: a path, a name or its beginning, `latest`, or `best:METRIC`."""
+"""The artifact that a word on the command line means: a path, a name or a prefix of it, `latest`, or `best:METRIC`."""
 
 import os
 import re
@@ -129,7 +129,7 @@ def _best(workspace: Workspace, metric: str) -> Path:
 
 
 def _queries(workspace: Workspace, trained: base.Artifact) -> tuple[str, str]:
-    """The validation queries of a run, in words and as a key that is equal for equal ones."""
+    """The validation queries of a run, in words, and as a key that is the same for the same queries."""
     config, data, langs = run.config(trained), trained.parent("dataset"), run.langs(trained.request)
     kind, made = config["select"], []
     for link, *_ in run.translation_links(trained)[0].values() if kind == MT else ():

@@ -1,4 +1,4 @@
-"""Stop signals that take effect only at a good point of the work to stop."""
+"""Stop signals that take effect only where the work can stop cleanly."""
 
 import signal
 import threading

@@ -123,7 +123,7 @@ def make_text_side(
 ) -> tuple[Tokenizer, TextEncoder]:
     """Makes the tokenizer and the text encoder of a method's options, or of the user's `vectors`.
 
-    `read` reads the data set, if the options need it.
+    `read` returns the data set; it is called only if the options need it.
 
     Raises:
         ArtifactError: If they need text features and the data set has none.

@@ -64,7 +64,7 @@ class Triplets:
     wrong: pd.DataFrame | None
     """vs_wrong, vt_wrong, st_wrong of each triplet with synthetic noise, and `partly` with the style `words`."""
     dropped: int
-    """Captions left out because the item has no features, or no translation of theirs has all texts that are read."""
+    """Captions left out because their item has no features, or no translation has all texts that are read."""
     alternative_N: npt.NDArray[np.object_] | None = None
     """Name of each triplet's translation if a language has several, with a triplet for each; else None."""
 
@@ -154,12 +154,12 @@ def training_triplets(
 ) -> Triplets:
     """Joins captions, translations (by language and name), noise and features into triplets, in the data set's order.
 
-    Without features (None), the triplets are those of all splits, for a judge that reads texts alone. A triplet without
-    a text that is read is left out if other triplets have such a text. The triplets of one translation follow those of
-    the previous one; a mismatch moves the same captions in each. `second` has another engine's translations; its
-    default is the other translations into the same language. With `compared`, a judge compares texts: it reads
-    back-translations or, without any, `second`. `needs` is what else the method reads (`Config.needs`). ArtifactError
-    if a translation has fewer than `least` triplets left, or the noise is of other captions.
+    Without features (None), the triplets are those of all splits, for a judge that reads texts alone. Triplets that
+    lack a text which is read are left out, unless all captions lack it. The triplets of one translation follow those
+    of the previous one; a mismatch moves the same captions in each. `second` has another engine's translations; by
+    default, the other translations into the same language take its place. With `compared`, a judge compares texts: it
+    reads back-translations or, without any, `second`. `needs` is what else the method reads (`Config.needs`).
+    ArtifactError if a translation has fewer than `least` triplets left, or the noise is of other captions.
     """
     chosen = data if feats is None else Split.of(data, "train")
     items, captions = chosen.items, chosen.captions[chosen.captions["lang"] == data.source_lang]
@@ -249,7 +249,7 @@ def training_triplets(
 
 
 def _there(text_C: npt.NDArray[np.object_], at_N: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Whether the captions at some places (-1: no caption) have a text."""
+    """Whether the captions at the given rows (-1: no caption) have a text."""
     return (at_N >= 0) & pd.notna(text_C)[at_N]
 
 
@@ -266,13 +266,13 @@ def texts_by_source(translations: pd.DataFrame) -> dict[str, str]:
 
 
 def _forward(translations: pd.DataFrame, place: Any) -> npt.NDArray[np.object_]:
-    """The translation (C,) of each source caption, None where there is none."""
+    """The translation (C,) of each source caption, None where missing."""
     found = translation.translated(translations)
     return _placed(place.get_indexer(found["source_caption_id"]), found["text"], len(place))
 
 
 def _ways_back(translations: pd.DataFrame, place: Any) -> npt.NDArray[np.object_]:
-    """The back-translation (C,) of each source caption, None where there is none."""
+    """The back-translation (C,) of each source caption, None where missing."""
     found = translation.translated(translations, "back")
     if found.empty:
         return np.full(len(place), None)

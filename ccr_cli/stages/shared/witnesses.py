@@ -1,4 +1,4 @@
-"""The witnesses (files, models) that options of a judge name: recorded by content, refused if the judge reads none."""
+"""The files and models that options of a judge name: recorded by content, refused if the judge does not read them."""
 
 import hashlib
 from collections.abc import Mapping

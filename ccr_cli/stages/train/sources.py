@@ -39,7 +39,7 @@ class Sources:
 
     @property
     def parents(self) -> list[base.Artifact]:
-        """All of these artifacts."""
+        """These artifacts, as parents of the run."""
         parents = (self.data, *self.translated, self.second, self.noise, self.features)
         return [a for a in parents if a is not None]
 

@@ -127,7 +127,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
     source = registry.source_sha256(files)
     site = building(inputs.workspace, "run", name, request, parents, force=options.force, source=source)
     with ExitStack() as open_sites:
-        build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get its facts, and no lock
+        build = ranks.lead(lambda: open_sites.enter_context(site))  # the others get no lock, only its facts
         if build.done is None:
             caveat = module.Method.CAVEATS.get(options.preset or "")
             if caveat and ranks.first:

@@ -112,7 +112,7 @@ def grid(options: TrainingOptions, axes: Mapping[str, Sequence[str]]) -> list[Sw
     """The runs of a sweep: the product of the values of all keys, the last key varying fastest.
 
     Raises:
-        UsageError: If a key is neither in `FLAGS` nor an option of the method, or a value or another option is unfit.
+        UsageError: If a key is neither in `FLAGS` nor an option of the method, or a value or option is not allowed.
     """
     if rank_and_size()[1] > 1:
         raise UsageError(

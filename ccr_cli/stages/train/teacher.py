@@ -52,7 +52,7 @@ class Teacher:
             own, its = getattr(config, name), getattr(start, name)
             if own != its:
                 raise UsageError(f"{name}={own}: the teacher has {its}", hint=f"leave {name} out")
-        if self.run:  # the request names it by content
+        if self.run:  # the request names a run by content
             start, config = (replace(options, teacher=self.model) for options in (start, config))  # type: ignore[call-arg]
         return start, config
 

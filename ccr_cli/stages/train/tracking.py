@@ -80,7 +80,7 @@ def _trackio(run: Path, request: dict[str, Any], done: int) -> Iterator[Log]:
         yield lambda numbers, step: opened.log(numbers, step)
     finally:
         with redirect_stdout(sys.stderr):
-            trackio.finish()  # opened.finish() would leave a second one to the end of the process
+            trackio.finish()  # opened.finish() would leave a second call for the process's end
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class TrainingData:
     """
 
     def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
-        self._read(sources, config, options)  # in a method, which frees its tables
+        self._read(sources, config, options)  # a method of its own, to free its tables
         self.teacher: tuple[Method | None, Tensor] | None = None
         """The teacher's method (None for a sentence encoder) and its vectors of the source captions (N, D)."""
         if teacher:
