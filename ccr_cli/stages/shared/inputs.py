@@ -122,7 +122,7 @@ class Inputs:
         return [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
-        """Returns an artifact's parent; ArtifactError if it is gone or has changed since then."""
+        """Returns an artifact's parent; ArtifactError if it is gone, or was rebuilt since the artifact was made."""
         parent = self.workspace.parent(artifact, kind)
         self.note(parent)
         return parent
