@@ -26,7 +26,7 @@ class RunDiagnosis:
     summary: Mapping[str, Any]
     load_pairs: Callable[[list[str]], pd.DataFrame]
     usual: tuple[str, str] = ("", "")
-    """Judge and side by which the run is diagnosed by default; empty where unknown."""
+    """The judge and side that the run is diagnosed with by default; empty if unknown."""
 
     @property
     def noise(self) -> float:
@@ -36,23 +36,23 @@ class RunDiagnosis:
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """How a run was trained, an epoch a row."""
+    """The training history of a run, one row per epoch."""
 
     run_id: str
     noise: float
     seed: int
     frame: pd.DataFrame
     select: str = ""
-    """The validation queries that chose the epoch: `mt`, `human`, or `last` where none did."""
+    """The validation queries that selected the epoch: `mt` or `human`; `last` if the last epoch was kept."""
     criterion: str = "SumR"
-    """The validation figure that chose the epoch: `SumR`, or `mAP` by category."""
+    """The validation metric that selected the epoch: `SumR`, or `mAP` by category."""
     evidence: Callable[[str], Iterator[tuple[int, pd.DataFrame]]] = lambda lang: iter(())
     """The evidence tables of a language, epoch by epoch."""
 
 
 @dataclass(frozen=True)
 class ReportDataset:
-    """A data set: its manifest and captions, and where the image of an item lies (None where it cannot be shown)."""
+    """A data set: its manifest, its captions, and the image path of each item (None if it cannot be shown)."""
 
     name: str
     manifest: Mapping[str, Any]
@@ -62,29 +62,29 @@ class ReportDataset:
 
     @property
     def source_lang(self) -> str:
-        """The language that was translated from; empty if the data set is gone."""
+        """The language that captions were translated from; empty if the data set no longer exists."""
         return str(self.manifest.get("source_lang", "en")) if self.manifest else ""
 
 
 @dataclass(frozen=True)
 class ReportTranslation:
-    """A translation: its quality in summary, and its captions on demand."""
+    """A translation: a summary of its quality, and its captions on demand."""
 
     label: str
-    """Engine and model, and the rounds if there were several."""
+    """Engine and model, and the number of rounds if there were several."""
     data: str
     lang: str
     quality: Mapping[str, Any]
     """`quality.json`."""
     load: Callable[[], pd.DataFrame]
-    """The forward captions: item_id, split, source, text (None where it failed), back and human (None where absent),
+    """The forward captions: item_id, split, source, text (None if translation failed), back and human (None if absent),
     score, and the columns of `quality.parquet`."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Hash of the forward captions of each split: translations with equal hashes have the same texts."""
 
     @property
     def full_name(self) -> str:
-        """Its name among several data sets and languages."""
+        """The label, preceded by the data set and language."""
         return f"{self.data}, {self.lang}: {self.label}"
 
     @property
@@ -94,7 +94,7 @@ class ReportTranslation:
         return splits
 
     def key(self, split: str) -> tuple[str, ...]:
-        """Equal for translations that have the same texts in a split."""
+        """A key that is equal for translations with the same texts in a split."""
         return (self.data, self.lang, split, self.texts.get(split) or self.label)
 
 
@@ -104,17 +104,17 @@ class ExampleHit:
 
     item_id: str
     caption: str
-    """In the source language."""
+    """A caption of the item in the source language, or the caption that was found."""
     similarity: float
     image: Path | None = None
     correct: bool = False
     """Whether the query describes this item."""
     lang: str = ""
-    """Language of the caption, where captions are searched."""
+    """Language of the caption if captions were searched, else empty."""
     gloss: str | None = None
     """A caption of the item in the source language, for readers."""
     probability: float | None = None
-    """That the query describes this item, where known."""
+    """Probability that the query describes this item; None if unknown."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ExampleSearch:
     """Language of the gloss: the source language of the data set."""
 
     def request(self) -> dict[str, Any]:
-        """What can change the report, without the place of images on this machine."""
+        """Everything that affects the report, except where images are stored on this machine."""
         uncertainty = None if self.uncertainty is None else round(self.uncertainty, 6)
         results = [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results]
         own = {key: getattr(self, key) for key in ("query", "lang", "gloss", "run")}
@@ -153,16 +153,16 @@ class EmbeddingMap:
     text_TD: np.ndarray
     """Unit vectors of their captions."""
     item_T: np.ndarray
-    """Row of the item of each caption."""
+    """For each caption, the row of its item in `item_VD`."""
     image: Callable[[str], Path | None] = lambda item_id: None
 
     def request(self) -> dict[str, Any]:
-        """What can change the report."""
+        """Everything that affects the report."""
         return {"run": self.run, "lang": self.lang, "items": list(self.item_ids), "captions": len(self.item_T)}
 
     @property
     def nearest(self) -> float:
-        """Share of the captions whose own item is the most similar of those shown."""
+        """Fraction of the captions whose own item is the most similar one on the map."""
         return float((np.argmax(self.text_TD @ self.item_VD.T, axis=1) == self.item_T).mean())
 
 
@@ -177,10 +177,10 @@ class CrossAttention:
     target: Sequence[str]
     """Tokens of the translation."""
     share_LM: np.ndarray
-    """A row for each token of the caption; a row adds up to 1."""
+    """One row per token of the caption; each row sums to 1."""
 
     def request(self) -> dict[str, Any]:
-        """What can change the report."""
+        """Everything that affects the report."""
         return {"run": self.run, "lang": self.lang, "source": list(self.source), "target": list(self.target)}
 
 
@@ -189,14 +189,14 @@ class ModelInternals:
     """Examples from inside trained models."""
 
     targets: Sequence[ExampleSearch] = ()
-    """Captions with the shares that soft targets give to pictures, in place of similarities (DisNCL Figure 5)."""
+    """Captions with the soft-target weight of each picture in place of its similarity (DisNCL Figure 5)."""
     pictures: Sequence[ExampleSearch] = ()
     """Query pictures with the captions found for them (UML Figure 7, a to c)."""
     attention: Sequence[CrossAttention] = ()
     """Captions and the translations they attend to (NRCCR Figure 3)."""
 
     def request(self) -> dict[str, Any]:
-        """What can change the report."""
+        """Everything that affects the report."""
         return {kind: [example.request() for example in examples] for kind, examples in vars(self).items()}
 
 
@@ -205,13 +205,13 @@ class ReportData:
     """Everything that a report shows."""
 
     results: Sequence[tuple[str, Mapping[str, Any]]]
-    """Run id and an entry of `metrics.json`, each once; of intact queries."""
+    """Run id and `metrics.json` entry of each result on intact queries, without duplicates."""
     corrupted: Sequence[tuple[str, Mapping[str, Any]]] = ()
-    """Likewise, of corrupted queries."""
+    """The same for corrupted queries."""
     facts: Mapping[str, RunFacts] = field(default_factory=dict)
     diagnoses: Sequence[RunDiagnosis] = ()
     judged_translations: Sequence[Mapping[str, Any]] = ()
-    """Summaries of the diagnoses of translations, the oldest first."""
+    """Summaries of the diagnoses of translations, oldest first."""
     histories: Sequence[TrainingHistory] = ()
     searches: Sequence[ExampleSearch] = ()
     maps: Sequence[EmbeddingMap] = ()
@@ -219,32 +219,32 @@ class ReportData:
     datasets: Sequence[ReportDataset] = ()
     translations: Sequence[ReportTranslation] = ()
     artifacts: Sequence[Artifact] = ()
-    """What the report was made from."""
+    """The artifacts that the report was made from."""
     title: str | None = None
     options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By run, all options in effect."""
+    """All options in effect, by run."""
     rankings: Rankings = field(default_factory=dict)
-    """By run and signature, the rank of every query of a result: the columns `NEEDED`, uncertainty."""
+    """The rank of every query of a result, by run and signature: the columns `NEEDED` and uncertainty."""
     outside: Mapping[tuple[str, str, str], Callable[[], pd.DataFrame]] = field(default_factory=dict)
-    """By run, signature and kind (empty: categories left out of training), queries with and without a match in the
-    gallery."""
+    """Queries with and without a match in the gallery, by run, signature and kind (empty: categories left out of
+    training)."""
     costs: Mapping[str, SystemCost] = field(default_factory=dict)
-    """By run, what it costs."""
+    """The cost of each run."""
     published: Published | None = None
-    """What results are compared with, if requested."""
+    """Published results to compare with, if requested."""
 
     def label(self, run_id: str, known: str) -> str:
-        """The label of a run's method among the others; `known` for a run without facts."""
+        """The label of a run's method in this report; `known` for a run without facts."""
         return self.facts[run_id].label if run_id in self.facts else known
 
     def ranks(self, run_id: str, signature: str, direction: str) -> pd.DataFrame | None:
-        """The rank of every query of a result in one direction, where known."""
+        """The rank of every query of a result in one direction; None if unknown."""
         load = self.rankings.get((run_id, signature))
         frame = load() if load else None
         return None if frame is None else frame[frame["direction"] == direction].reset_index(drop=True)
 
     def dataset(self, name: str) -> ReportDataset:
-        """The data set of a name; one without pictures and captions if it is gone."""
+        """The data set with this name; an empty one if it no longer exists."""
         return next((dataset for dataset in self.datasets if dataset.name == name), ReportDataset(name, {}))
 
     def dataset_of_run(self, run_id: str) -> ReportDataset:

@@ -16,10 +16,10 @@ MAX_PIXELS = 100_000_000
 def thumbnail(
     path: Path | None, side: int, most: int | None = None, *, transparent: bool = False
 ) -> Image.Image | None:
-    """Opens an image, as a viewer shows it, and shrinks it to fit a square of `side` pixels.
+    """Opens an image with its EXIF orientation applied, and shrinks it to fit a square of `side` pixels.
 
-    It is RGB, or RGBA if it has transparency and that is to be kept. None where there is none, none that can be read,
-    or one of more pixels than `most` (by default `MAX_PIXELS`).
+    Returns RGB on white, or RGBA if `transparent` and the image has transparency. Returns None without a path, or if
+    the image cannot be read or has more than `most` pixels (by default `MAX_PIXELS`).
     """
     if path is None:
         return None
@@ -42,7 +42,7 @@ def thumbnail(
 
 
 def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] | None:
-    """An image's small copy as a file: `png` or `jpeg`, whichever is smaller, and its bytes; None as in `thumbnail`."""
+    """Encodes a thumbnail: PNG if under 6,000 bytes, else PNG or JPEG, whichever is smaller; None as in `thumbnail`."""
     image = thumbnail(path, side, most, transparent=True)
     if image is None:
         return None
@@ -58,14 +58,14 @@ def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] |
 
 
 class Embedded:
-    """Images as data addresses inside a page; one that is used twice is read once."""
+    """Thumbnails as `data:` URLs inside a page; each image is read once."""
 
     def __init__(self, side: int = 96) -> None:
         self.side = side
         self._known: dict[Path, str | None] = {}
 
     def address(self, path: Path | None) -> str | None:
-        """The `data:` address of an image's small copy, or None where it cannot be shown."""
+        """The `data:` URL of an image's thumbnail, or None if it cannot be shown."""
         if path is not None and path not in self._known:
             image = small(path, self.side)
             self._known[path] = image and f"data:image/{image[0]};base64,{base64.b64encode(image[1]).decode()}"

@@ -1,7 +1,7 @@
 """Models in CTranslate2's format: converted once, kept in the cache folder, safe to delete.
 
-The words of a converted model are the tokenizer's ids as decimal numbers. So the spelling of tokens does not matter,
-and languages that only the tokenizer's code knows (M2M100's) are words like any other.
+The vocabulary of a converted model is the tokenizer's ids as decimal numbers. So the spelling of tokens does not
+matter, and language codes that only the tokenizer's code knows (M2M100's) are entries like any other.
 """
 
 import copy
@@ -27,14 +27,15 @@ from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators.hf import load_network
 
 _SCHEME = 1
-"""Version of the converted models; a new one converts all models again."""
+"""Format version of the converted models; changing it makes ccr convert all models again."""
 _RECORD = "ccr.json"
 
 
 def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
-    """Returns a model's folder in CTranslate2's format, with weights in a precision by CTranslate2's name.
+    """Returns the folder of a model in CTranslate2's format, converting the model on the first call.
 
-    The first call makes it. It is renamed when complete; one of several processes makes it while the others wait.
+    `quantization` is CTranslate2's name for the precision of the weights. The folder gets its name when it is complete;
+    if several processes need it, one converts the model while the others wait.
 
     Raises:
         UsageError: If CTranslate2 cannot convert this model.
@@ -95,7 +96,7 @@ def _complete(folder: Path) -> bool:
 
 
 class _Converter(TransformersConverter):  # type: ignore[misc]  # ctranslate2 has no types
-    """CTranslate2's converter with our weights (only safetensors, no code of the hub) and our words."""
+    """CTranslate2's converter with ccr's loading (only safetensors, no code from the hub) and vocabulary."""
 
     def __init__(self, folder: Path, tokenizer: Any) -> None:
         super().__init__(str(folder))
@@ -124,11 +125,11 @@ class _Converter(TransformersConverter):  # type: ignore[misc]  # ctranslate2 ha
 
 
 def _give_start(network: Any) -> bool:
-    """Keeps the start token of a fine-tuned Marian; returns whether that was necessary.
+    """Keeps the start embedding of a fine-tuned Marian model; returns whether that was necessary.
 
-    Translations start with padding, whose embedding is zero in OPUS-MT and in CTranslate2. Training in transformers
-    changes it. CTranslate2 starts with the end token unless it starts with zero, and the decoder reads that token only
-    there: so it gets the embedding of padding.
+    Marian starts decoding from the padding token, whose embedding is zero in OPUS-MT and in CTranslate2. Fine-tuning in
+    transformers changes it. If not told to start from zero, CTranslate2 starts from the end token, which the decoder
+    reads nowhere else, so the end token gets the embedding of padding.
     """
     decoder, end, padding = network.model.decoder, network.config.eos_token_id, network.config.pad_token_id
     start = decoder.embed_tokens.weight[padding]
@@ -140,9 +141,9 @@ def _give_start(network: Any) -> bool:
 
 
 class _Ids:
-    """A tokenizer whose tokens are the ids of another one.
+    """A tokenizer whose tokens are the ids of another tokenizer, as decimal numbers.
 
-    Marian's padding, its last token, keeps its name, by which the converter leaves it out.
+    Marian's padding token, its last one, keeps the name `<pad>`, by which the converter finds and drops it.
     """
 
     def __init__(self, tokenizer: Any, size: int) -> None:

@@ -1,7 +1,7 @@
 """The HTTP client of all engines on the network: time limits, pace, retries, a circuit breaker and safe messages.
 
-A request ends within its timeout, whatever the server does. No redirect is followed, since texts and keys go only where
-they were sent; no cookie and no password of ~/.netrc is sent. Every way to fail becomes a `Failure`, whose
+A request ends within its timeout, whatever the server does. Redirects are not followed, so that texts and keys reach
+only the configured server; cookies and passwords from ~/.netrc are not sent. Every failure becomes a `Failure`, whose
 message holds no key, no text of another request and no URL query.
 """
 
@@ -36,10 +36,10 @@ _CONNECT_SECONDS = 5.0
 _LONGEST_BACKOFF = 60.0
 _LARGEST_REPLY = 4 * 1024 * 1024
 _FATAL = {401, 402, 403, 404, 405, 410, 451, 456}
-"""The key, the quota or the address is wrong; 456 is DeepL's for a used-up quota."""
+"""Status codes for a wrong key or address, or for a used-up quota (456 is DeepL's)."""
 _REJECTED = {400, 413, 414, 422, 431}
 _FATAL_WORDS = re.compile(r"(?i)\bapi.?key\b|\bnot supported\b")
-"""Some servers answer 400, as for a bad text, to a wrong key or an unknown language."""
+"""Some servers answer a wrong key or an unknown language with 400, which otherwise means a bad text."""
 _BUSY = {429, 503, 529}
 _MESSAGE_KEYS = ("message", "error", "error_msg", "errorMessage", "responseDetails", "detail")
 _RESUME = "the same command continues where it stopped"
@@ -48,10 +48,10 @@ R = TypeVar("R")
 
 
 class Failure(Exception):
-    """Why a request failed, in words without keys that may be shown.
+    """A failed request; its message contains no key and is safe to show.
 
     `kind` is `temporary` (worth another attempt), `busy` (the same, after a pause of all threads), `unreachable` (no
-    connection), `rejected` (this text fails, others may not), `unsent` (the same, and nothing was sent) or `fatal`
+    connection), `rejected` (this text fails, others may work), `unsent` (the same, and nothing was sent) or `fatal`
     (every further request would fail).
     """
 
@@ -67,14 +67,14 @@ class Failure(Exception):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
-        """Seconds after which the server wants the next request."""
+        """Seconds that the server asks to wait before the next request; None if it does not say."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Options of an engine on the network: how fast and how patiently it sends requests.
+    """Options of a network engine: request rate, timeout and retries.
 
-    The engine's `identity` puts their defaults into each request: another default changes the ids of translations.
+    The engine's `identity` records their defaults, so changing a default changes the ids of translations.
     """
 
     workers: int = 4
@@ -84,13 +84,13 @@ class Limits:
     """Largest number of requests per second."""
 
     timeout: float = 30.0
-    """Seconds until a request fails."""
+    """Timeout of a request in seconds."""
 
     retries: int = 5
     """Number of further attempts per caption."""
 
     backoff: float = 0.5
-    """Seconds before the second attempt; doubled before each further one, less a random part of up to half."""
+    """Seconds before the second attempt; doubled for each further one, minus a random part of up to half."""
 
     max_wait: float = 300.0
     """Longest wait in seconds that the provider may ask for; a longer one ends the command."""
@@ -108,7 +108,7 @@ class Limits:
 
 
 def check_address(url: str, example: str, variables: str) -> None:
-    """Raises ValueError unless a URL is a server's address; it may hold no key, which comes from `variables`."""
+    """Raises ValueError unless a URL is a plain server address; keys belong in the environment (`variables`)."""
     if any(mark in url for mark in "@?#"):
         raise ValueError(f"url has no user, password or query: keys come from the environment ({variables})")
     parts = urlsplit(url)
@@ -117,7 +117,7 @@ def check_address(url: str, example: str, variables: str) -> None:
 
 
 def environment_key(variable: str) -> str:
-    """Reads a key from the environment, "" if it is not set; UnavailableError if it holds what no key holds."""
+    """Reads a key from the environment, "" if it is not set; UnavailableError if it has characters that no key has."""
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise UnavailableError(f"{variable} holds characters that no key has", f"export {variable}=...")
@@ -125,9 +125,9 @@ def environment_key(variable: str) -> str:
 
 
 def outage(last: "Failure", server: str, translated: int, limits: "Limits", url: str, remedy: str) -> UnavailableError:
-    """The error after `Client.map` gave up: what happened, what is kept, and what to type.
+    """Builds the error for when `Client.map` gives up: what happened, what is kept, and what to type.
 
-    `url` is the address of the user's own server, "" of a service; `remedy` is for a server that refuses requests.
+    `url` is the address of a user's own server, "" for a service; `remedy` is the hint if the server refuses requests.
     """
     kept = f"{translated} translated captions are kept" if translated else "nothing is translated yet"
     if last.kind == "unreachable" and last.in_a_row == 1:
@@ -143,7 +143,7 @@ def outage(last: "Failure", server: str, translated: int, limits: "Limits", url:
 
 
 def masker(secrets: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that makes text safe to show: it masks keys, drops URL queries, folds white space and cuts."""
+    """Returns a function that makes text safe to show: masks keys, drops URL queries and extra white space, truncates."""
     forms = {
         form: f"[{variable}]"
         for variable, secret in secrets.items()
@@ -171,12 +171,12 @@ def seconds_of(retry_after: str | None, now: datetime) -> float | None:
 
 
 def backoff(attempt: int, first: float, chance: float) -> float:
-    """Seconds before the next attempt: doubled after each, up to a minute, less a random part of up to half."""
+    """Seconds before the next attempt: doubled each time up to a minute, minus a random part of up to half."""
     return min(_LONGEST_BACKOFF, first * 2.0 ** min(attempt - 1, 32)) * (1.0 - chance / 2.0)
 
 
 class _Adapter(requests.adapters.HTTPAdapter):
-    """Keeps its connections, so that they can be broken off while a reply is awaited."""
+    """Keeps track of its connections, so that they can be shut down while a thread waits for a reply."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -194,7 +194,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return pool
 
     def break_off(self) -> None:
-        """Ends all connections, so that a thread that waits for a reply ends too."""
+        """Shuts down all connections, which also ends a thread that waits for a reply."""
         for connection in self._connections:
             if connection.sock is not None:
                 with suppress(OSError):
@@ -209,7 +209,7 @@ class Connection:
         self._open()
 
     def _open(self) -> None:
-        """Begins a session: what every request of it has, such as headers, is set here."""
+        """Starts a session without cookies and passwords from ~/.netrc, whose connections can be shut down."""
         self._session, self._adapter = requests.Session(), _Adapter()
         self._session.mount("http://", self._adapter)
         self._session.mount("https://", self._adapter)
@@ -224,9 +224,9 @@ class Connection:
         """Sends a request, with `params`, `data`, `json` and `headers` as for `requests`, and reads the whole reply.
 
         Raises:
-            Failure: If there is no reply, or it reports no success.
+            Failure: If there is no reply, it is empty, or its status is not a success.
         """
-        try:  # no timeout of requests covers the look-up of the host, or headers that drip in
+        try:  # the timeouts of requests cover neither the look-up of the host nor headers that trickle in
             reply = hub.in_time(partial(self._fetch, self._session, method, url, request), self._timeout)
         except TimeoutError:
             self._adapter.break_off()
@@ -254,7 +254,7 @@ class Connection:
     def _fetch(
         self, session: requests.Session, method: str, url: str, request: dict[str, Any]
     ) -> requests.Response | Failure:
-        """Returns the whole reply, or what went wrong by its type: the message of requests may hold the URL."""
+        """Returns the whole reply, or a Failure worded by the type of error: messages of requests may hold the URL."""
         timeouts = (min(_CONNECT_SECONDS, self._timeout), self._timeout)
         try:
             with session.request(
@@ -296,7 +296,7 @@ def _error_message(text: str) -> str:
 
 
 class Client:
-    """Sends many texts to one server from several threads, at the pace of `limits`, kept from call to call."""
+    """Sends many texts to one server from several threads, within `limits` that also hold from call to call."""
 
     def __init__(
         self, limits: Limits, mask: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
@@ -311,7 +311,7 @@ class Client:
         return Connection(self.limits.timeout, self.mask)
 
     def take(self) -> float:
-        """Takes the next turn and returns 0, or the seconds until it: turns come evenly, `rate` per second."""
+        """Takes the next turn and returns 0, or returns the seconds until it; turns are evenly spaced, `rate` a second."""
         with self.lock:
             now = self._clock()
             if now < self._next:
@@ -320,7 +320,7 @@ class Client:
             return 0.0
 
     def pause(self, seconds: float) -> None:
-        """Gives no turn for that long."""
+        """Delays the next turn by at least this long."""
         with self.lock:
             self._next = max(self._next, self._clock() + seconds)
 
@@ -333,8 +333,8 @@ class Client:
         """Yields the position and the result or failure of each text (or batch) as `ask` returns or raises it.
 
         Raises:
-            Exception: After all results that still came, where no more requests are sent: `outage` of the last failure.
-                It is raised here, so that its context does not name URLs.
+            Exception: If sending is given up, after all results that still arrive: `outage` of the failure that ended
+                it. It is raised here, so that its context does not name URLs.
         """
         run = _Run(self, ask)
         for text in texts:
@@ -357,7 +357,7 @@ class Client:
 
 @dataclass
 class _Run(Generic[T, R]):
-    """One call of `Client.map`: what its threads share."""
+    """What the threads of one call of `Client.map` share."""
 
     client: Client
     ask: Callable[[Connection, T], R]
@@ -369,7 +369,7 @@ class _Run(Generic[T, R]):
     end: Exception | None = None
 
     def work(self) -> None:
-        """Takes texts until none is left, in a thread of its own."""
+        """Processes texts in a thread of its own until none is left or the run ends."""
         try:
             with closing(self.client.connect()) as connection:
                 while not self.stop.is_set() and not self.todo.empty():
@@ -384,7 +384,7 @@ class _Run(Generic[T, R]):
             self.results.put(None)
 
     def _attempts(self, connection: Connection, text: T) -> R | Failure | None:
-        """The result of a text after as many attempts as needed; None where the run ends before."""
+        """The result of a text, or the failure of its last attempt; None if the run ends first."""
         limits = self.client.limits
         for attempt in itertools.count(1):
             while (wait := self.client.take()) > 0 and not self.stop.wait(wait):
@@ -410,7 +410,7 @@ class _Run(Generic[T, R]):
         return None
 
     def _ends_with(self, failure: Failure) -> bool:
-        """Counts a failure and ends the run after one too many; failures of the text alone do not count."""
+        """Counts a failure, and ends the run if it is one too many; rejected or unsent texts do not count."""
         client, kind = self.client, failure.kind
         if kind in ("rejected", "unsent"):
             client.answered |= kind == "rejected"

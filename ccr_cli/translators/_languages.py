@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-# An entry per language: BCP 47 primary subtag, ISO 639-3, script.
+# One entry per language: BCP 47 primary subtag, ISO 639-3 code, script.
 _TABLE = """
 af afr Latn, am amh Ethi, an arg Latn, ar ara Arab, as asm Beng, ast ast Latn, az aze Latn, ba bak Cyrl,
 be bel Cyrl, bg bul Cyrl, bn ben Beng, bo bod Tibt, br bre Latn, bs bos Latn, ca cat Latn, ceb ceb Latn,
@@ -53,7 +53,7 @@ def iso3(lang: str) -> str:
 
 
 def has_code(code: str) -> bool:
-    """Whether a code is of a known language, and not of a family (`roa`, `mul`)."""
+    """Whether a code stands for a known language, not for a family (`roa`, `mul`)."""
     return primary(code) in _ISO3
 
 
@@ -79,12 +79,12 @@ def usually_written(lang: str) -> bool:
 
 
 def nllb(lang: str) -> str:
-    """Returns the code of NLLB-200 and FLORES-200, e.g. `deu_Latn`; the tag itself of an unknown language."""
+    """Returns the NLLB-200 and FLORES-200 code of a tag, e.g. `deu_Latn`; an unknown language is unchanged."""
     writing = script(lang)
     return f"{_NLLB.get(primary(lang), iso3(lang))}_{writing}" if writing else lang
 
 
-# Names of a language that are neither BCP 47 nor ISO 639-3, tried last.
+# Outdated, related or unofficial codes that providers use, tried last.
 _OLD_CODES = {
     "he": ["iw"], "jv": ["jw"], "no": ["nb"], "nb": ["no"], "tl": ["fil"], "fil": ["tl"],
     "ja": ["jp"], "ro": ["rom"], "sl": ["slo"],
@@ -93,11 +93,11 @@ _CHINESE = {"Hans": ["zh-CN", "zh-Hans", "zh"], "Hant": ["zh-TW", "zh-Hant", "ch
 
 
 def code_of(lang: str, codes: Mapping[str, str]) -> str | None:
-    """Finds a provider's code of a language.
+    """Finds a provider's code for a language; None if it has none.
 
-    A region that the provider does not tell apart is left out (`pt-BR` is `pt`), a script is not: traditional
-    Chinese is never sent as simplified. Of several regions the one with the shortest English name is the usual one
-    (`german` before `austrian german`). `codes` are by English name.
+    A region that the provider does not distinguish is dropped (`pt-BR` becomes `pt`), but a script never is:
+    traditional Chinese is not sent as simplified. Among several regions, the one with the shortest English name wins
+    (`german` before `austrian german`). `codes` maps English names to codes.
     """
     by_code = {code.lower(): code for _, code in sorted(codes.items(), key=lambda pair: -len(pair[0]))}
     plain, writing = primary(lang), script(lang)

@@ -2,7 +2,7 @@
 
 Texts go through the model in batches of similar length, longest first. When memory runs out, batches are halved
 from there on. The score of a translation is the mean log-probability of its tokens: including the end of the sentence,
-without a forced language token, and over the tokens that the search may choose, so that both engines compute the same.
+excluding a forced language token, and normalised over the tokens that the search may choose. So both engines agree.
 """
 
 import re
@@ -22,7 +22,7 @@ from ccr_cli.translators._languages import has_code, iso3, nllb, primary, script
 from ccr_cli.translators.base import Translation
 
 FALLBACK = "facebook/m2m100_418M"
-"""For pairs without an OPUS-MT model, or (English to Japanese) with one that was measured on the Bible alone."""
+"""Default model for pairs without an OPUS-MT model, or (English to Japanese) with one evaluated only on the Bible."""
 _OPUS = """
 en-ar en-bg en-cs en-da en-de en-es en-et en-fi en-fr en-hi en-hu en-id en-it en-nl en-ru en-sv en-uk en-vi en-zh
 ar-en bg-en cs-en da-en de-en es-en et-en fi-en fr-en hi-en hu-en id-en it-en ja-en ko-en nl-en pl-en ru-en sv-en
@@ -36,7 +36,7 @@ _LICENCES = {
     "m2m100": "MIT",
     "opus-mt": "Apache-2.0 or CC-BY-4.0, see the model's card",
 }
-"""By part of the model's name."""
+"""Licences, by a part of the model's name."""
 
 Decoded = tuple[list[int], float]
 """Tokens of a translation, special ones included, and its score."""
@@ -59,7 +59,7 @@ class Options:
     """Number of beams; 1 is greedy search."""
 
     max_new_tokens: int = 128
-    """Largest number of tokens of a translation."""
+    """Largest number of tokens in a translation."""
 
     batch_tokens: int = 4096
     """Source tokens per batch, with padding, times the number of beams; halved when memory runs out."""
@@ -68,10 +68,10 @@ class Options:
     """Precision of the weights; auto depends on the device."""
 
     source_code: str = ""
-    """The model's code of the source language; made from the BCP 47 tag by default."""
+    """The model's code for the source language; by default derived from the BCP 47 tag."""
 
     target_code: str = ""
-    """The model's code of the target language; made from the BCP 47 tag by default."""
+    """The model's code for the target language; by default derived from the BCP 47 tag."""
 
     prefix: str = ""
     """Text before every source text; a T5 may need `translate English to German: `."""
@@ -83,12 +83,13 @@ class Options:
 
 
 class Seq2Seq(ABC):
-    """A model set up for one pair. Its weights are read when the first text comes.
+    """A model set up for one language pair. Its weights are loaded with the first text.
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched within five seconds, or does
             not know a language.
         UsageError: If the model is of an unknown family.
+        ArtifactError: If its tokenizer cannot be read.
     """
 
     ENGINE: ClassVar[str]
@@ -202,7 +203,7 @@ class Seq2Seq(ABC):
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
-        # Outside the handler: there the error still holds the memory of the batch.
+        # Outside the handler, in which the error would still hold the memory of the batch.
         if len(sentences) == 1:
             hint = "--set num_beams=1, --set dtype=bfloat16, or a smaller model"
             raise ResourceError(f"out of memory while translating one text with {self.located.label}", hint=hint)
@@ -246,7 +247,7 @@ class Seq2Seq(ABC):
 
 
 def identity(config: Options) -> dict[str, str]:
-    """What a request records: a model in a folder by its content."""
+    """What a request records: models in folders by their content."""
     contents = {"model": hub.identity(config.model), "back_model": hub.identity(config.back_model)}
     return {option: content["model"] for option, content in contents.items() if content}
 
@@ -317,7 +318,7 @@ class Route:
 def route(model: str, family: str, tokenizer: Any, source: str, target: str, config: Any) -> Route:
     """Determines how a model receives the languages, and sets the tokenizer's source language.
 
-    The engine's options source_code, target_code and prefix override.
+    The options source_code, target_code and prefix take precedence.
 
     Raises:
         UnavailableError: If the model does not know one of the languages or its script.
@@ -354,9 +355,9 @@ def route(model: str, family: str, tokenizer: Any, source: str, target: str, con
 
 
 def _marian_token(model: str, tokenizer: Any, source: str, target: str, override: str) -> str:
-    """`>>deu<< ` for a Marian model with several target languages, "" for one with a single one."""
+    """`>>deu<< ` for a Marian model with several target languages, "" for one with a single target."""
     known = set(getattr(tokenizer, "supported_language_codes", []))
-    if not known:  # the only pair must be ours, if the tokenizer names it
+    if not known:  # the model has one pair, which must be the requested one if the tokenizer names it
         for side, lang in (("source_lang", source), ("target_lang", target)):
             named = str(getattr(tokenizer, side, None) or "")
             if has_code(named) and primary(named) != primary(lang):
@@ -377,7 +378,7 @@ def _marian_token(model: str, tokenizer: Any, source: str, target: str, override
 
 
 def _refuse_script(model: str, lang: str, code: str) -> None:
-    """Refuses a language in an unusual script if the model has one code for both scripts."""
+    """Refuses a language in an unusual script, which the model's only code for the language would lose."""
     if not usually_written(lang):
         hint = f"--set target_code={code} accepts that, --set model=NAME uses another model"
         raise UnavailableError(f"{model} has one code for {lang} and {primary(lang)}: the script would be lost", hint)

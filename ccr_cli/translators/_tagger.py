@@ -1,9 +1,9 @@
-"""apertium-tagger, with every text tagged as if it came alone. A program for Apertium's pipe; no module imports it.
+"""apertium-tagger, tagging each text independently. A program for Apertium's pipe; no module imports it.
 
-Arguments: the real program, then its own. If a word has an unknown combination of parts of speech, Apertium's HMM
-tagger takes the nearest known one and overwrites with it the parts of speech of unknown words: from then on it tags all
-texts differently (nine of 1,500 English captions). With `-d` it reports that; then a new process, started within
-milliseconds, tags the next text. The perceptron tagger (`-x`) has no such memory.
+Arguments: the path of the real program, then its own arguments. If a word has an unknown combination of parts of
+speech, Apertium's HMM tagger uses the nearest known one and overwrites the parts of speech of unknown words with it, so
+that it tags all later texts differently (nine of 1,500 English captions). With `-d` it reports that; a new process,
+started within milliseconds, then tags the next text. The perceptron tagger (`-x`) keeps no such state.
 """
 
 import os
@@ -11,11 +11,11 @@ import subprocess
 import sys
 
 _LONG = 8192
-"""Bytes above which a text gets its own process: fewer than fill a pipe."""
+"""Longer texts, in bytes, get a process of their own; less than the capacity of a pipe."""
 
 
 def main() -> None:
-    """Tags texts that end in NUL, one after the other."""
+    """Tags the NUL-terminated texts on standard input, one by one."""
     program, *arguments = sys.argv[1:]
     flags = [argument for argument in arguments if argument.startswith("-")]
     if not any("z" in flag for flag in flags) or any("x" in flag for flag in flags):

@@ -1,14 +1,14 @@
 r"""Apertium, the rule-based engine of Debian and Ubuntu; needs no model.
 
 Forcada et al., "Apertium: a free/open-source platform for rule-based machine translation", Machine
-Translation 25, 2011. A pair that is not installed is chained over one pivot (en -> ca -> fr).
+Translation 25, 2011. A pair that is not installed is translated through one pivot language (en -> ca -> fr).
 
 Each hop is one process for a block of texts. Apertium reads lines as one running text: words and their disambiguation
 cross line ends, so that some lines come out wrong. Here every text ends in its own full stop and a NUL byte, on which
-all parts of the pipe flush; and the tagger, the one part with a memory, runs through `_tagger.py`, which resets it. So
-each text is translated as if it came alone, at nearly the speed of one file.
+all parts of the pipe flush; and the tagger, the only part with state, runs through `_tagger.py`, which resets it. So
+each text is translated independently, at nearly the speed of one file.
 
-Texts are written in Apertium's stream format: the specials `\ [ ] { } ^ $ / < > @` with a backslash, `~` in brackets.
+Texts are written in Apertium's stream format: a backslash before `\ [ ] { } ^ $ / < > @`, and brackets around `~`.
 White space becomes single spaces.
 """
 
@@ -39,7 +39,7 @@ _TAGGER = "apertium-tagger"
 _MODE = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _SPECIAL = re.compile(r"[\\\[\]{}^$/<>@]")
 _ESCAPED = re.compile(r"\\(.)|[\[\]]", re.DOTALL)
-# Debian's packages of the pairs with English, and of those that chain them further.
+# Debian's packages for the pairs with English, and for pairs that continue them through a pivot.
 _PACKAGES = {
     ("ca", "en"): "apertium-eng-cat", ("en", "es"): "apertium-eng-spa", ("ca", "fr"): "apertium-fra-cat",
     ("es", "fr"): "apertium-fr-es", ("ca", "es"): "apertium-spa-cat", ("ca", "it"): "apertium-cat-ita",
@@ -56,10 +56,10 @@ class Config:
     """Options of the engine."""
 
     modes: str = ""
-    """Modes to chain, e.g. eng-cat_valencia or eng-cat,cat-fra; chosen by the pair by default."""
+    """Modes to chain, e.g. eng-cat_valencia or eng-cat,cat-fra; by default chosen for the language pair."""
 
     timeout: float = 600.0
-    """Seconds until a hop fails."""
+    """Timeout of a hop in seconds."""
 
     def __post_init__(self) -> None:
         if self.timeout <= 0:
@@ -67,7 +67,7 @@ class Config:
 
 
 class Translator:
-    """Runs the modes that lead from one language to another, whose regions and scripts are ignored.
+    """Translates through the modes that lead from one language to another; regions and scripts are ignored.
 
     Raises:
         UnavailableError: If Apertium is not installed, or its modes do not lead to the target within two hops; the
@@ -116,7 +116,7 @@ class Translator:
         return {key: facts[key] for key in ("engine", "model", "version", "command")}
 
     def _chain(self, texts: list[str]) -> list[Translation]:
-        """Translates texts through all modes; if a hop fails, in halves, until the culprit is alone."""
+        """Translates texts through all modes; if a hop fails, halves the texts until the one at fault is alone."""
         try:
             hop = texts
             for mode in self.modes:
@@ -130,12 +130,12 @@ class Translator:
 
 
 def identity(config: Config) -> dict[str, float]:
-    """What a request records: the timeout by its default, since it changes no translation."""
+    """What a request records: the default timeout, since the timeout changes no translation."""
     return {"timeout": Config().timeout}
 
 
 def reaches(source: str, target: str) -> bool:
-    """Whether the installed modes reach one language from another within two hops."""
+    """Whether the installed modes lead from one language to another within two hops."""
     return bool(_path(primary(source), primary(target), _modes()))
 
 
@@ -151,18 +151,18 @@ class _HopError(Exception):
 
 
 def _command(mode: str) -> list[str]:
-    """Without marks on unknown words, flushing on NUL, with input in the stream format."""
+    """The command: no marks on unknown words, flushing on NUL, input in the stream format."""
     return [_PROGRAM, "-u", "-z", "-f", "none", mode]
 
 
 def _environment() -> dict[str, str]:
-    """Without variables that turn UTF-8 off or insert commands."""
+    """The environment without variables that turn UTF-8 off or insert commands."""
     return {k: v for k, v in os.environ.items() if k not in ("LC_ALL", "LC_CTYPE", "AP_SETVAR")}
 
 
 @contextmanager
 def _forgetful_tagger() -> Iterator[dict[str, str]]:
-    """An environment in which Apertium runs `_tagger.py` as its tagger."""
+    """Provides an environment in which Apertium runs `_tagger.py` as its tagger."""
     environment = _environment()
     search_path = environment.get("APERTIUM_PATH", "")
     real = shutil.which(_TAGGER, path=search_path or None)
@@ -193,7 +193,7 @@ def _run(mode: str, texts: list[str], timeout: float) -> list[str]:
         except subprocess.TimeoutExpired:
             raise _HopError(f"{mode} took more than {timeout:g} s") from None
         finally:
-            if process.poll() is None:  # timeout, Ctrl-C: the whole pipe, not only its shell
+            if process.poll() is None:  # timeout, Ctrl-C: kill the whole pipe, not only its shell
                 os.killpg(process.pid, signal.SIGKILL)
                 process.communicate()
     words = " ".join(err.decode("utf-8", "replace").split())[:200]
@@ -233,7 +233,7 @@ def _modes_of(program: str) -> tuple[str, ...]:
 
 
 def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
-    """The direct mode, else two over the alphabetically first pivot, else none; no variants (`eng-cat_valencia`)."""
+    """The direct mode, else two through the alphabetically first pivot, else none; no variants (`eng-cat_valencia`)."""
     edges: dict[tuple[str, str], str] = {}
     for mode in filter(_MODE.fullmatch, modes):
         one, other = map(bcp47, mode.split("-"))
@@ -249,7 +249,7 @@ def _path(source: str, target: str, modes: tuple[str, ...]) -> list[str]:
 
 
 def _install(source: str, target: str) -> str:
-    """The command that installs the pair, as far as known."""
+    """The command that installs a pair; a guess if its packages are unknown."""
     a, b = primary(source), primary(target)
     known = {**_PACKAGES, **{(two, one): package for (one, two), package in _PACKAGES.items()}}
     pivots = sorted({language for pair in _PACKAGES for language in pair})

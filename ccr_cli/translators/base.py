@@ -16,7 +16,7 @@ class Translation:
     error: str | None = None
     """Why there is no translation, in a few words."""
     tokens: tuple[int, int] | None = None
-    """Tokens read and written for it, None if the engine counts none."""
+    """Numbers of tokens read and written, None if the engine counts none."""
 
 
 class Translator(Protocol):
@@ -33,8 +33,8 @@ class Translator(Protocol):
         """Yields (position, result) as results come, in any order: every position once, except those of `known`.
 
         A text that fails does not stop the others: its result has `error`. The caller stores each result at once, so
-        a slow engine must yield early. An engine that forms batches forms them over all texts and skips batches of
-        known ones only: so a resumed run has the batches, and the bytes, of an uninterrupted one.
+        a slow engine must yield early. An engine with batches forms them over all texts and skips only those whose
+        texts are all known, so that a resumed run has the batches, and the bytes, of an uninterrupted one.
         """
         ...
 
@@ -43,8 +43,8 @@ class Translator(Protocol):
         ...
 
     def identity(self) -> dict[str, Any]:
-        """What decides the translations (engine, model, revision, options): the key of the cache.
+        """What determines the translations (engine, model, revision, options): the key of the cache.
 
-        JSON values only. Empty if translating is only a look-up: then nothing is cached.
+        JSON values only. Empty if translating is a mere look-up: then nothing is cached.
         """
         ...

@@ -24,7 +24,7 @@ Precision = Literal[
 _INSTALL = "pip install 'ccr-cli[ct2]'"
 _CUBLAS = "libcublas.so.12"
 _THREADS = 4
-"""Per batch: more do not make it faster, another batch at the same time does."""
+"""Threads per batch: more of them gain nothing, a second batch in parallel does."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Translator(Seq2Seq):
         decoded = []
         for result in results:
             tokens = [int(token) for token in result.hypotheses[0]]
-            counted = max(1, len(tokens) - self._forced)  # its own mean counts the forced language
+            counted = max(1, len(tokens) - self._forced)  # CTranslate2's mean counts the forced language token
             decoded.append((tokens, result.scores[0] * len(tokens) / counted))
         return decoded
 
@@ -120,7 +120,7 @@ def _library() -> Any:
 
 
 def _open_cublas() -> None:
-    """Opens CUDA 12's cuBLAS, which CTranslate2 finds by name; torch may have installed only CUDA 13's."""
+    """Loads CUDA 12's cuBLAS, so that CTranslate2 finds it by name; torch may have installed only CUDA 13's."""
     package = importlib.util.find_spec("nvidia")
     for root in (package.submodule_search_locations or []) if package else []:
         folder = Path(root) / "cublas" / "lib"

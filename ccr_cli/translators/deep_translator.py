@@ -1,7 +1,7 @@
 """Google, DeepL, LibreTranslate and others on the web; captions are sent there.
 
-DeepL, LibreTranslate, Microsoft Translator and Google Cloud Translation have documented protocols, spoken here. The
-others (Google's public page, MyMemory and more) are reached through the classes of the package deep-translator.
+DeepL, LibreTranslate, Microsoft Translator and Google Cloud Translation have documented protocols, implemented here.
+The others (Google's public page, MyMemory and more) are reached through the classes of the package deep-translator.
 `_http.py` sends the requests. Keys come from the environment only; no option, artifact or message holds one.
 """
 
@@ -66,28 +66,28 @@ def _google_cloud(send: Send, url: str, key: str, text: str, source: str, target
 
 @dataclass(frozen=True)
 class Provider:
-    """A provider and what a user should know of it."""
+    """A translation provider: its name, terms, keys and protocol."""
 
     title: str
     terms: str
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Environment variable by argument of the package's class; one, `api_key`, of a documented service."""
+    """Environment variable by argument of the package's class; of a documented service, only that of `api_key`."""
     translator: str = ""
-    """Module and class of the package; "" of a documented service."""
+    """Module and class in the package deep-translator; "" for a documented service."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Further arguments of each call of the class."""
+    """Further arguments of each call of the class's `translate`."""
     url: str = ""
     """Address of a documented service."""
     free_url: str = ""
     """Its address for free keys."""
     codes: str = ""
-    """The package's table of its language codes; "" where the service lists its languages itself."""
+    """The package's table of language codes; "" if the package's class or the service itself lists them."""
     ask: Callable[..., Any] | None = None
-    """Sends one text to a documented service and returns what the reply holds as its translation."""
+    """Sends one text to a documented service and returns the translation in the reply, unchecked."""
 
     @property
     def lists_languages(self) -> bool:
-        """Whether setting the provider up takes a request for its languages."""
+        """Whether setting up the provider takes a request for its languages."""
         return not self.translator and not self.codes
 
 
@@ -139,12 +139,12 @@ PROVIDERS = {
         ask=_google_cloud,
     ),
 }
-"""Those that translate sentences: the package's linguee and pons are dictionaries of words, and its chatgpt calls
-what the package openai no longer has."""
+"""Providers that translate sentences. Of the package's others, linguee and pons are dictionaries of words, and chatgpt
+calls functions that the package openai no longer has."""
 
 
 class _Requests(threading.local):
-    """What a class of deep-translator calls in place of the module `requests`: the connection of the calling thread."""
+    """Stands in for the module `requests` in a class of deep-translator; uses the connection of the calling thread."""
 
     connection: Connection
 
@@ -161,10 +161,10 @@ class _Requests(threading.local):
 
 
 def _private(provider: Provider, keys: Mapping[str, str]) -> tuple[Any, _Requests]:
-    """An instance of a class of deep-translator, and what sends its requests.
+    """An instance of a provider's class in deep-translator, and the `_Requests` that sends its requests.
 
-    The class calls `requests.get` and `requests.post` without a timeout: it comes from a private copy of its module, in
-    which these send through our client.
+    The class calls `requests.get` and `requests.post` without a timeout, so it is taken from a private copy of its
+    module in which these go through ccr's own client.
     """
     module, name = provider.translator.split(".")
     spec = importlib.util.find_spec(f"deep_translator.{module}")
@@ -189,10 +189,10 @@ class Config(Limits):
     """Address of your own LibreTranslate server, e.g. http://localhost:5000."""
 
     source_code: str = ""
-    """The provider's code of the source language; made from the BCP 47 tag by default."""
+    """The provider's code for the source language; by default derived from the BCP 47 tag."""
 
     target_code: str = ""
-    """The provider's code of the target language; made from the BCP 47 tag by default."""
+    """The provider's code for the target language; by default derived from the BCP 47 tag."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -205,12 +205,12 @@ class Config(Limits):
 
 
 def identity(config: Config) -> dict[str, Any]:
-    """What a request records: the limits by their defaults, since they change no translation."""
+    """What a request records: the default limits, since limits change no translation."""
     return asdict(Limits())
 
 
 def missing() -> tuple[str, str] | None:
-    """Tells `ccr doctor` that this engine sends captions away, and which key variables are set."""
+    """Tells `ccr doctor` that this engine sends captions to a third party, and which key variables are set."""
     present = ", ".join(name for name in _VARIABLES if os.environ.get(name)) or "none (google needs none)"
     absent = ", ".join(name for name in _VARIABLES if not os.environ.get(name)) or "none"
     return f"available; sends captions to a third party; keys set: {present}; not set: {absent}", ""
@@ -227,10 +227,10 @@ def planned(source: str, target: str, config: Config) -> dict[str, str]:
 
 
 class Translator:
-    """A provider set up for one pair.
+    """A provider set up for one language pair.
 
     Raises:
-        UnavailableError: If the provider needs a key and the environment has none.
+        UnavailableError: If the environment lacks a key that the provider needs, or its languages cannot be listed.
         UsageError: If the provider does not know one of the languages.
     """
 
@@ -253,10 +253,10 @@ class Translator:
         self._translated = 0
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
-        """Yields translations as they come, none of `known`; a text without a letter or digit stays as it is.
+        """Yields translations as they arrive, except those of `known`; text without a letter or digit stays as it is.
 
         Raises:
-            UnavailableError: If the provider keeps failing; what was yielded stands.
+            UnavailableError: If the provider keeps failing; results yielded before that are valid.
         """
         todo = []
         for position, text in enumerate(texts):
@@ -287,7 +287,7 @@ class Translator:
         }
 
     def identity(self) -> dict[str, Any]:
-        """What decides the text: the provider, its server, and its codes of the languages."""
+        """What determines the translations: the provider, its server, and its codes for the languages."""
         return {
             "engine": "deep-translator",
             "provider": self.config.provider,
@@ -308,7 +308,7 @@ class Translator:
         try:
             with closing(self._client.connect()) as connection:
                 codes = self._listed(connection)
-        except Exception as error:  # also a reply of another form, whose words may hold anything
+        except Exception as error:  # also a malformed reply, whose text may hold anything
             problem = str(error) if isinstance(error, Failure) else type(error).__name__
         if problem:
             raise UnavailableError(f"{title} does not list its languages: {problem}")
@@ -326,7 +326,7 @@ class Translator:
         return pair[0], pair[1]
 
     def _listed(self, connection: Connection) -> Mapping[str, str]:
-        """The provider's codes of languages by English name."""
+        """The provider's language codes, by English name."""
         import deep_translator.constants
 
         if self._provider.lists_languages:
@@ -340,13 +340,13 @@ class Translator:
         return {name: code for code, name in codes.items()} if "en" in codes else codes  # Papago's is inverted
 
     def _ask(self, connection: Connection, text: str) -> str:
-        """One translation; a reply without one becomes a Failure in safe words."""
+        """Translates one text; Failure, with a safe message, if the reply holds no translation."""
         translation, failure = None, None
         try:
             translation = self._reply(connection, text)
         except Failure as error:
             failure = Failure(self._client.mask(str(error)), error.kind, error.retry_after)
-        except Exception as error:  # a reply of another form; the package's exceptions hold keys and texts
+        except Exception as error:  # a malformed reply; the package's exceptions hold keys and texts
             words = self._client.mask(str(getattr(error, "api_message", "")))
             failure = Failure(f"the reply holds no translation ({words or type(error).__name__})")
         if failure is not None:
@@ -358,7 +358,7 @@ class Translator:
         return translation
 
     def _reply(self, connection: Connection, text: str) -> Any:
-        """Sends one text; returns what the reply holds as its translation, which may be anything."""
+        """Sends one text and returns the translation in the reply, unchecked: it may be anything."""
         from deep_translator.exceptions import NotValidLength
 
         if self._provider.ask:
@@ -375,7 +375,7 @@ class Translator:
         return "\n".join(map(str, translation)) if isinstance(translation, list) else translation  # a list: Yandex
 
     def _error(self, last: Failure) -> UnavailableError:
-        """What happened, what is kept, and what to type."""
+        """The error for when the provider keeps failing: what happened, what is kept, and what to type."""
         suspects = ["url"] * bool(self.config.url) + list(self._provider.keys.values())
         remedy = f"check {' and '.join(suspects)}" if suspects else "--set provider=NAME for another"
         provider = f"{self._provider.title} ({self.host})"
@@ -383,6 +383,6 @@ class Translator:
 
 
 def _unset_variables(config: Config) -> list[str]:
-    """Variables of keys that are needed and not set; the user's own server may need none."""
+    """Key variables that are needed but not set; a user's own server may need no key."""
     variables = [] if config.url else PROVIDERS[config.provider].keys.values()
     return [name for name in variables if not os.environ.get(name, "").strip()]

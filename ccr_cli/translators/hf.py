@@ -50,10 +50,10 @@ class Translator(Seq2Seq):
 
     @cached_property
     def _network(self) -> Any:
-        """The network, with our search and limits in its own settings, which keep its start and forbidden tokens.
+        """The network, with ccr's search and limits in its generation settings.
 
-        They are set in place, since None in other settings means the model's own value. A translation that reaches the
-        limit gets no forced end.
+        They are changed in place, which keeps the model's start and forbidden tokens: None in separate settings would
+        mean the model's own value. A translation that reaches the limit gets no forced end token.
         """
         network = load_network(str(self.located.folder), self.dtype).eval().requires_grad_(False).to(self.device)
         settings = network.generation_config
@@ -61,7 +61,7 @@ class Translator(Seq2Seq):
         settings.update(num_beams=self.config.num_beams, max_new_tokens=self._longest_output, max_length=None)
         if self._forced:
             settings.forced_bos_token_id = self._route.forced_token
-        if self._architecture.model_type == "marian":  # its padding token starts a translation and is no word
+        if self._architecture.model_type == "marian":  # padding starts a translation and must not be generated
             settings.suppress_tokens = [*(settings.suppress_tokens or []), self._tokenizer.pad_token_id]
         return network
 
@@ -104,10 +104,10 @@ class Translator(Seq2Seq):
 
 
 class Tally:
-    """Sums the log-probabilities of the tokens of translations, except `forced` first ones (a language).
+    """Sums the log-probabilities of the tokens of each translation, except the first `forced` ones (the language).
 
     As a logits processor of a greedy search it sees the logits of every step, so that none are kept or computed
-    twice. The settings of the search name end tokens and forbidden tokens.
+    twice. `search` holds the generation settings, which name end tokens and forbidden tokens.
     """
 
     def __init__(self, search: Any, forced: int, rows: int, device: str) -> None:
@@ -149,7 +149,7 @@ class Tally:
         self._count_B[part] = counted_BL.sum(dim=1).float()
 
     def means(self) -> list[float]:
-        """The mean of each sentence."""
+        """The mean log-probability of the tokens of each translation."""
         means: list[float] = (self._sum_B / self._count_B.clamp(min=1)).tolist()
         return means
 

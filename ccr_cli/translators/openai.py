@@ -2,7 +2,7 @@
 
 The protocol is OpenAI's (https://developers.openai.com/api/reference), which these servers and most providers speak.
 `_http.py` sends the requests. An answer counts only if it is a translation: `translation_in` removes what models put
-around it, and refuses what is none. The key comes from the environment only.
+around one, and refuses anything else. The key comes from the environment only.
 """
 # ruff: noqa: RUF001
 
@@ -48,7 +48,7 @@ _BATCH = """\
 The text above is a JSON object with {count} captions by number. Translate each caption on its own. Answer with one \
 JSON object that has the same numbers and the translation of each caption."""
 _KEYS_OF = {"api.openai.com": "OPENAI_API_KEY"}
-"""The usual variable of a host's key; no other host gets that key unasked."""
+"""Default environment variable for a host's key; no other host gets that key by default."""
 _PORTS = "vLLM listens at port 8000, llama.cpp at 8080, Ollama at 11434, LM Studio at 1234"
 
 
@@ -63,19 +63,19 @@ class Config(Limits):
     """Name of the model on the server (required)."""
 
     batch: int = 1
-    """Number of captions per request; more than one are sent and answered as JSON."""
+    """Number of captions per request; several are sent and answered as JSON."""
 
     prompt: str = ""
     """Text file with a prompt of your own, in which {text}, {source} and {target} (languages) are replaced."""
 
     temperature: float | None = 0.0
-    """Temperature of sampling; none: the server's."""
+    """Sampling temperature; none: the server's default."""
 
     seed: int | None = 0
-    """Seed of sampling; none: the server's."""
+    """Sampling seed; none: the server's default."""
 
     max_tokens: int | None = 1024
-    """Longest answer in tokens, with what a model thinks before it; none: the server's."""
+    """Longest answer in tokens, including the reasoning before it; none: the server's default."""
 
     body: str = ""
     """Further fields of the request as a JSON object, such as {"reasoning_effort": "low"}."""
@@ -84,16 +84,16 @@ class Config(Limits):
     """Environment variable with the key; by default OPENAI_API_KEY for api.openai.com, none for other servers."""
 
     input_price: float | None = None
-    """Price of a million tokens read, for the cost in `quality.json`."""
+    """Price of a million prompt tokens, for the cost in `quality.json`."""
 
     output_price: float | None = None
-    """Price of a million tokens written."""
+    """Price of a million completion tokens."""
 
     rate: float = 50.0
     """Largest number of requests per second."""
 
     timeout: float = 120.0
-    """Seconds until a request fails."""
+    """Timeout of a request in seconds."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,7 +122,7 @@ _NO_EFFECT = (*(field.name for field in fields(Limits)), "key_variable", "input_
 
 
 def identity(config: Config) -> dict[str, Any]:
-    """What a request records: the prompt by its content, and what changes no translation by its default."""
+    """What a request records: the prompt by its content, and defaults for the options that change no translation."""
     usual = asdict(Config())
     prompt = _sha256(_prompt(config)) if config.prompt else ""
     return {name: usual[name] for name in _NO_EFFECT} | {"prompt": prompt, "url": _address(config)}
@@ -169,7 +169,7 @@ def _is_loopback(config: Config) -> bool:
 
 
 def _prompt(config: Config) -> str:
-    """The prompt of a caption; UnavailableError or UsageError if the user's file has none."""
+    """The prompt template; UnavailableError or UsageError if the user's file does not hold a valid one."""
     if not config.prompt:
         return _PROMPT
     path = Path(config.prompt).expanduser()
@@ -206,16 +206,16 @@ def language_name(lang: str) -> str:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a model answered to one request."""
+    """A model's answer to one request."""
 
     text: str
     is_cut: bool
-    """Whether it ends at `max_tokens`."""
+    """Whether it was cut off at `max_tokens`."""
     tokens: tuple[int, int] | None
     """Tokens read and written; None if the server does not count them."""
 
     def share(self, part: int, parts: int) -> tuple[int, int] | None:
-        """The tokens of one of so many captions: equal parts, of which the first get what is left over."""
+        """The tokens of caption `part` (from 0) of `parts`: equal shares, the first of which get the remainder."""
         if self.tokens is None:
             return None
         read, written = (number // parts + (part < number % parts) for number in self.tokens)
@@ -223,10 +223,10 @@ class Answer:
 
 
 class Translator:
-    """A model on a server, set up for one pair; no request is sent before the first caption.
+    """A model on a server, set up for one language pair; no request is sent before the first caption.
 
     Raises:
-        UnavailableError: If a key, the prompt's file or the package that tells languages apart is missing.
+        UnavailableError: If a key, the prompt's file or the package that detects languages is missing.
         UsageError: If the options name no model.
     """
 
@@ -253,13 +253,13 @@ class Translator:
         self._tokens: dict[int, tuple[int, int]] = {}
 
     def translate(self, texts: list[str], known: Collection[int] = ()) -> Iterator[tuple[int, Translation]]:
-        """Yields translations as they come, none of `known`; a text without a letter or digit stays as it is.
+        """Yields translations as they arrive, except those of `known`; text without a letter or digit stays as it is.
 
-        A caption whose place in a batch holds no translation is sent again on its own.
+        A caption for which the answer to its batch has no translation is sent again on its own.
 
         Raises:
-            UnavailableError: If the server keeps failing, or its first answers are all unusable; what was yielded
-                stands.
+            UnavailableError: If the server keeps failing, or its first answers are all unusable; results yielded
+                before that are valid.
         """
         sent = [position for position, text in enumerate(texts) if any(map(str.isalnum, text))]
         for position in sorted({*range(len(texts))} - {*sent} - {*known}):
@@ -300,12 +300,12 @@ class Translator:
         }
 
     def identity(self) -> dict[str, Any]:
-        """What decides the text: server, model, prompt (by its hash), size of batches and fields of the request."""
+        """What determines the translations: server, model, prompt (by its hash), batch size and request fields."""
         facts = {"engine": "openai", "server": self._url, "batch": self.config.batch, "prompt": self._identity}
         return {**facts, "fields": self.config.fields()}
 
     def usage(self, results: Iterable[Translation]) -> dict[str, Any]:
-        """The tokens of results, their number and, if a price is named, the cost; empty if nothing was counted."""
+        """The number of results with token counts, their tokens and, if a price is set, the cost; empty if none."""
         tokens = [result.tokens for result in results if result.tokens]
         if not tokens:
             return {}
@@ -317,7 +317,7 @@ class Translator:
         return usage
 
     def _answers(self, batches: list[list[str]]) -> Iterator[tuple[int, Answer | Failure]]:
-        """Yields the answer to each request by its position; UnavailableError where the server is given up."""
+        """Yields the position of each request and the answer to it; UnavailableError if the server keeps failing."""
 
         def error(last: Failure) -> UnavailableError:
             where = f"{self.config.url} ({_PORTS})" if _is_loopback(self.config) else self.config.url
@@ -326,7 +326,7 @@ class Translator:
         return self._client.map(enumerate(batches), self._ask, error)
 
     def _remedy(self, refusal: Failure) -> str:
-        """What to do where the server refuses all requests."""
+        """The hint for a server that refuses all requests."""
         if refusal.kind != "fatal":
             return ""
         variable = _key_variable(self.config)
@@ -337,7 +337,7 @@ class Translator:
         return f"check {' and '.join(filter(None, ['url', 'model', variable]))} ({has})"
 
     def _ask(self, connection: Connection, captions: list[str]) -> Answer:
-        """Sends one request; a reply without an answer becomes a Failure in safe words."""
+        """Sends one request; Failure, with a safe message, if the reply holds no answer."""
         text = captions[0]
         batch = ""
         if len(captions) > 1:
@@ -362,7 +362,7 @@ class Translator:
         return {"headers": headers, **direct}
 
     def _reason(self, reply: requests.Response) -> str:
-        """What an error that came as a success says, in safe words."""
+        """The message of an error that was sent with a success status, made safe to show."""
         try:
             error = reply.json()["error"]
             words = error["message"] if isinstance(error, dict) else error
@@ -380,7 +380,7 @@ class Translator:
             return []
 
     def _read(self, texts: list[str], batch: list[int], answer: Answer | Failure) -> Iterator[tuple[int, Translation]]:
-        """The translation, or the reason why there is none, and the tokens of each caption of a request."""
+        """Yields the position and the result of each caption of a request: a translation or an error, and its tokens."""
         parts: list[str] | Failure
         try:
             if isinstance(answer, Failure):
@@ -404,7 +404,7 @@ class Translator:
                 yield position, Translation(None, error=self._client.mask(str(failure)), tokens=tokens)
 
     def _counted(self, result: Translation, known: bool) -> Translation:
-        """Counts a result, and ends the work if all of the first answers are unusable."""
+        """Counts a result; UnavailableError if all of the first answers are unusable."""
         self._translated += result.text is not None
         self._unusable += result.text is None
         if self._unusable >= self.config.breaker and not self._translated and not known:
@@ -417,7 +417,7 @@ class Translator:
 
 
 def _answer(reply: requests.Response) -> Answer | None:
-    """The answer in a reply of the protocol; None if there is none, and any error of a look-up."""
+    """The answer in a chat completion; None, or the error of a look-up, if there is none; Failure for a refusal."""
     value = reply.json()
     choice = value["choices"][0]
     content, refusal = choice["message"].get("content"), choice["message"].get("refusal")
@@ -441,7 +441,7 @@ _FENCE = re.compile(r"```\w*\s*\n?(.*?)\n?\s*```", re.S)
 
 
 def _without_thoughts(answer: Answer) -> str:
-    """An answer without blocks of thinking and code fences; Failure if it was cut or is empty."""
+    """Removes reasoning blocks and code fences from an answer; Failure if it was cut off or is empty."""
     if answer.is_cut:
         raise Failure(f"the answer is cut at max_tokens: {_shown(answer.text)}")
     text = _THOUGHT_END.split(_THOUGHTS.sub("", answer.text))[-1]  # some templates leave the opening tag out
@@ -505,13 +505,13 @@ _REFUSAL = re.compile(
 
 
 def translation_in(answer: str, text: str, target: str) -> str:
-    r"""The translation of a text in an answer, without what surrounds it.
+    r"""Extracts the translation of a text from an answer, without what surrounds it.
 
     >>> translation_in('Sure! Here is the translation:\n\n"Un perro corre"', "A dog runs", "es")
     'Un perro corre'
 
     Raises:
-        Failure: If the answer is a refusal, empty, in another language, the text itself, or several lines.
+        Failure: If the answer is empty, a refusal, the text itself, in another language or script, or several lines.
     """
     found = answer.strip()
     label = re.compile(rf"\W*{re.escape(language_name(target))}\W*[:：]\W*", re.I)

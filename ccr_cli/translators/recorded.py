@@ -3,7 +3,7 @@
 A data set ships tables `translations/<engine>-<source>-<target>.tsv` with the columns `source` and `target`, one
 sentence per line, escaped as in all tables of the dataset format; its manifest names engine, version and command. Texts
 are looked up exactly, in Unicode NFC and without white space at the ends. A line with a `caption_id`, an optional third
-column, holds for that caption alone.
+column, applies to that caption alone.
 
 Your own table is such a TSV; or CSV or Excel with these columns, among others; or JSON lines (`.jsonl`) with `source`,
 `target` and optionally `score`; or NRCCR's `*.caption.txt`, lines of `ITEM#TAG#NUMBER TEXT`, each the translation of
@@ -75,7 +75,7 @@ class Translator:
         self.source, self.target = source, target
         self._table = self._choose(config, dataset_dir)
         self._entries, self.by_caption = _read(self._table.path, dataset_dir, source)
-        """Of `by_caption`, the keys are caption ids with their texts."""
+        """The keys of `by_caption` are pairs of caption id and source text."""
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
@@ -145,7 +145,7 @@ def engines(dataset_dir: Path | None, source: str, target: str) -> list[str]:
 
 
 def _tables(dataset_dir: Path | None) -> list[_Table]:
-    """The existing tables: first those of the manifest, in its order, then those with a telling file name."""
+    """The existing tables: those of the manifest, in its order, then those recognised by their file names."""
     if dataset_dir is None:
         return []
     tables: dict[Path, _Table] = {}
@@ -166,7 +166,7 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
 
 
 def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption]:
-    """Reads a file of translations in any of the formats: by source text, and those of single captions."""
+    """Reads a file of translations in any of the formats; returns those by source text and those of single captions."""
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: _Entries = {}
@@ -185,7 +185,7 @@ def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _B
 
 
 _Lines = Iterator[tuple[int, str, str, float | None, str]]
-"""The number of each line, source, target, score, and the id of the only caption that it holds for."""
+"""Line number, source, target, score, and the id of the only caption that the line applies to ("" for any)."""
 
 
 def _read_tsv(path: Path) -> _Lines:
