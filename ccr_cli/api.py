@@ -117,7 +117,7 @@ def _command(name: str, *options: Any) -> Callable[[Function], Function]:
 
 
 def _keyword(field: dataclasses.Field[Any]) -> str:
-    """The keyword of a field, by the name of its flag."""
+    """The keyword of a field, named like its flag."""
     own = declared(field.name, field)
     names = own.metadata["flags"] if own else ()
     word = (names[0] if names else flag(field)).removeprefix("--").replace("-", "_")
@@ -125,7 +125,7 @@ def _keyword(field: dataclasses.Field[Any]) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """The value of a keyword as the words that a flag takes, one for each time that it is given."""
+    """Converts the value of a keyword to values on a command line, one for each time that its flag is given."""
     if isinstance(value, Mapping):
         return [f"{key}={text}" for key, each in value.items() for text in _texts(each)]
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -134,7 +134,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _typed(value: Any, hint: Any) -> Any:
-    """A value as one of a field's type; ValueError or TypeError if it cannot be."""
+    """Converts a value to the type of a field; ValueError or TypeError if it does not fit."""
     inner = next((each for each in typing.get_args(hint) if each is not type(None)), hint)
     inner = hint if typing.get_origin(hint) is list else inner
     if typing.get_origin(inner) is list:
@@ -150,7 +150,7 @@ def _typed(value: Any, hint: Any) -> Any:
 
 
 def _read(name: str, own: dataclasses.Field[Any] | None, hint: Any, value: Any) -> Any:
-    """The value of a keyword as the command line reads it; UsageError if it is none."""
+    """Parses the value of a keyword as the command line would; UsageError if it is invalid."""
     facts: Mapping[str, Any] = own.metadata if own else {"command_line": None, "shown": {}}
     try:
         if isinstance(value, list | tuple) and not value:
@@ -182,7 +182,7 @@ class _Call:
         self.workspace = Path(place) if place else None
         usual = {name: each.default for name, each in inspect.signature(function).parameters.items()}
         self.flags: dict[str, list[str]] = {}
-        """The keywords that are not at their defaults, as words of a command line."""
+        """The keywords that differ from their defaults, as words of a command line."""
         for name in usual.keys() - {"artifacts", "sources", "query", "workspace", "verbose"}:
             if (value := given[name]) is not None and value != usual[name]:
                 option = f"--{name.rstrip('_').replace('_', '-')}"
@@ -196,14 +196,14 @@ class _Call:
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The artifacts that are given, loaded."""
+        """The given artifacts, loaded."""
         from ccr_cli.stages.shared.inputs import Inputs
 
         makes = self.command not in ("search", "compare", "show")
         return Inputs.open(self.command, self.artifacts, self.workspace, makes=makes)
 
     def options(self, group: type[Options]) -> Options:
-        """The keywords of one dataclass."""
+        """Builds one of the command's dataclasses of options from the keywords."""
         hints, values = typing.get_type_hints(group), {}
         for field in dataclasses.fields(group):  # type: ignore[arg-type]
             name, own = _keyword(field), declared(field.name, field)
@@ -216,7 +216,7 @@ class _Call:
 
 
 def _words(artifacts: Any) -> Iterator[str]:
-    """The paths and names of artifacts, and of lists of them."""
+    """Yields the paths and names in artifacts and, recursively, in lists of them."""
     for each in artifacts:
         if isinstance(each, str | os.PathLike):
             yield os.fspath(each)
@@ -227,7 +227,7 @@ def _words(artifacts: Any) -> Iterator[str]:
 
 
 def _recorded(word: str) -> str:
-    """A word of a command as one would type it: a path from the artifact's workspace, else from the current folder."""
+    """A word of a command as typed: a path relative to the artifact's workspace, else to the current folder."""
     if not os.path.isabs(word):
         return word
     near = home(Path(word)) or Path.cwd()
@@ -260,7 +260,7 @@ def _call(function: Callable[..., Any], given: Mapping[str, Any]) -> Iterator[_C
 
 
 def _noted(error: CcrError) -> CcrError:
-    """The error, whose traceback ends with its hint; flags become keywords, except in commands."""
+    """Adds the hint to the error's traceback, and replaces flags by keywords if it is a UsageError."""
     if isinstance(error, UsageError):
         error.message, error.hint = _in_keywords(error.message), error.hint and _in_keywords(error.hint)
         error.args = (error.message,)
@@ -270,12 +270,12 @@ def _noted(error: CcrError) -> CcrError:
 
 
 def _in_keywords(text: str) -> str:
-    """A text with keywords in place of flags, unless it has a command to type."""
+    """Replaces flags by keywords in a text, unless it contains a command to type."""
     return text if "ccr " in text else re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
 
 
 def _made(kind: type[Made], artifact: Artifact | None, call: _Call) -> Made:
-    """The result of a call."""
+    """Wraps an artifact as the result of a call, which warns if items failed."""
     assert artifact is not None, "only `torchrun` makes an artifact in another process"
     if failed := artifact.counts.get("failed"):
         call.warnings.append(f"{failed} failed: see `failures`, and {artifact.path / FAILURES}")
@@ -283,7 +283,7 @@ def _made(kind: type[Made], artifact: Artifact | None, call: _Call) -> Made:
 
 
 def _only(count: int, what: str, hint: str) -> None:
-    """Refuses to make several artifacts at once."""
+    """Raises UsageError unless a call makes exactly one artifact."""
     if count != 1:
         raise UsageError(f"a call makes one {what}, not {count}", hint)
 
@@ -514,7 +514,7 @@ def diagnose(
     Takes the run or the translation.
 
     Raises:
-        UsageError: If the judge does not fit.
+        UsageError: If the judge cannot judge the run or the translation.
     """
     with _call(diagnose, locals()) as call:
         from ccr_cli.stages.diagnose.stage import subjects
@@ -629,7 +629,7 @@ def compare(
     Takes evaluations, or runs that were evaluated; compares the others with the first.
 
     Raises:
-        UsageError: If there are not two to compare.
+        UsageError: If there are fewer than two systems to compare.
     """
     with _call(compare, locals()) as call:
         from ccr_cli.stages.evaluate.compare import compare as stage

@@ -69,10 +69,10 @@ def main() -> None:
 
 
 def complete_in_bash() -> None:
-    """Prints completions for bash, which splits words at : and = (`best:SumR`, `judge=gmm`): without the part before.
+    """Prints completions without the part of a word up to : or =, where bash splits it (`best:SumR`, `judge=gmm`).
 
     Raises:
-        SystemExit: At the end.
+        SystemExit: Always, at the end.
     """
     parts, cursor = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
     words, place, breaks = parts[:1], 0, (":", "=")

@@ -30,7 +30,7 @@ brief = False
 
 _CLASS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 HIDDEN, _BREAKS = re.compile(f"[{_CLASS}]"), re.compile("[\t\n\r\v\f\u2028\u2029]")
-"""Control characters but tab and line breaks, bidirectional overrides, and surrogates."""
+"""Control characters except tab and line breaks, bidirectional overrides, and surrogates."""
 _ESCAPED = re.compile(f"[{_CLASS}\u2028\u2029]")
 
 
@@ -57,7 +57,7 @@ def plain(text: str) -> str:
 
 
 def escaped(json: str) -> str:
-    """Writes the hidden characters and line separators of JSON as its escapes."""
+    """Replaces hidden characters and line separators in JSON by JSON escapes."""
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
 
 
@@ -67,7 +67,7 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def tally(counts: Mapping[str, int]) -> str:
-    """Formats counts named by plurals, such as an artifact's: `1 model`, or of `items.test`: `12 test items`."""
+    """Formats an artifact's counts, whose keys are plurals: `1 model`, or `12 test items` for `items.test`."""
     names = {what: " ".join(reversed(what.split("."))) for what in counts}
     return ", ".join(f"{n:,} {names[what].removesuffix('s') if n == 1 else names[what]}" for what, n in counts.items())
 
@@ -78,9 +78,9 @@ def speed(rate: float) -> str:
 
 
 def say(message: str, *, level: int = 0, style: str | None = None) -> None:
-    """Prints a line of plain text (never markup) on standard error, from some verbosity on.
+    """Prints plain text (never markup) on standard error if `verbosity` is at least `level`.
 
-    Line breaks stay, other control characters are replaced.
+    Line breaks are kept, other control characters are replaced.
     """
     if verbosity >= level:
         lines = "\n".join(plain(line) for line in message.split("\n"))
@@ -88,7 +88,7 @@ def say(message: str, *, level: int = 0, style: str | None = None) -> None:
 
 
 def warn(message: str) -> None:
-    """Prints a warning on standard error."""
+    """Prints a warning on standard error, and adds it to `warnings` if they are collected."""
     if warnings is not None:
         warnings.append(message)
     say(f"warning: {message}", style="yellow")

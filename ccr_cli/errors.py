@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MOST_LISTED = 1000
-"""Most names of a folder that are compared with a mistyped one."""
+"""Largest number of names in a folder to compare with a mistyped one."""
 _QUERY = re.compile(r"(\w+://[^\s?]+)\?\S+")
 _USER = re.compile(r"(\w+://)[^\s/@]+@")
 _TOKEN = re.compile(r"\bhf_\w{8,}|(?i:\bbearer) \S+")
@@ -41,20 +41,20 @@ class CcrError(Exception):
 
 @dataclass(eq=False)
 class OptionsAsked(Exception):
-    """Raised by `--set help` or `--preset help`, to list options (rows under heads) instead of running the command."""
+    """Raised by `--set help` or `--preset help`, to print a table of options instead of running the command."""
 
     rows: Sequence[tuple[str, ...]]
     columns: tuple[str, ...] = ("--set", "default", "meaning")
 
 
 def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known words that a mistyped one may mean, the nearest first, whatever their case."""
+    """The known words most similar to a mistyped one, nearest first, ignoring case."""
     by_lower = {name.lower(): name for name in known}
     return [by_lower[name] for name in difflib.get_close_matches(word.lower(), by_lower, n=most, cutoff=0.6)]
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """The beginning of a hint that names the known words that begin so, else the nearest; empty if none is near."""
+    """The start of a hint: the 2 to 4 known words that begin with `word`, else the nearest one; empty if none is near."""
     known = sorted(known)
     longer = [name for name in known if word and name.lower().startswith(word.lower())]
     near = longer if 1 < len(longer) <= 4 else nearest(word, known, 1)
@@ -68,13 +68,13 @@ class UsageError(CcrError):
 
 
 def no_share(option: str, value: float) -> UsageError:
-    """The error for a fraction outside 0 to 1; `option` ends with its separator. A percentage gets a hint."""
+    """The error for a fraction outside 0 to 1, with a hint on percentages; `option` ends with its separator."""
     hint = f"{option}{value / 100:g} is {value:g} %" if 1 < value <= 100 else f"{option}0.4 is 40 %"
     return UsageError(f"{option}{value:g}: must lie between 0 and 1", hint=hint)
 
 
 def no_file(path: Path, option: str = "") -> UsageError:
-    """The error for a file or folder that the user names, perhaps by an option, and that does not exist."""
+    """The error for a file or folder that does not exist; `option` is the one that named it, if any."""
     folder = next((above for above in path.parents if above.is_dir()), Path())
     with os.scandir(folder) as beside:
         near = nearest(path.name, (each.name for each in itertools.islice(beside, MOST_LISTED)), 1)
@@ -97,7 +97,7 @@ class UnavailableError(CcrError):
 
 
 def require_packages(what: str, extra: str, *packages: str) -> None:
-    """Raises UnavailableError if a package that something needs is not installed; the extra installs it."""
+    """Raises UnavailableError if a package that `what` needs is not installed; ccr's `extra` installs it."""
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
         raise UnavailableError(f"{what} needs {', '.join(missing)}: not installed", f"pip install 'ccr-cli[{extra}]'")
@@ -110,7 +110,7 @@ class ResourceError(CcrError):
 
 
 def require_space(folder: Path, need: float, advice: str = "") -> None:
-    """Raises ResourceError unless the disk of a folder has room for so many bytes; `advice`: how to need less."""
+    """Raises ResourceError unless the disk of a folder has `need` free bytes; `advice` says how to need less."""
     free = shutil.disk_usage(folder).free
     if need > free:
         needed, left = (f"{n / 2**30:.1f} GiB" if n >= 2**30 else f"{n / 2**20:.1f} MiB" for n in (need, free))
@@ -132,13 +132,13 @@ class Terminated(SystemExit):
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether an error of Python, torch (on a GPU, on a CPU) or CTranslate2 says that memory ran out."""
+    """Whether an error of Python, torch (on a GPU or a CPU) or CTranslate2 means that memory ran out."""
     words = f"{type(error).__name__}: {error}"
     return isinstance(error, MemoryError) or bool(_TOO_MUCH.search(words))
 
 
 def as_user_error(error: Exception) -> CcrError | None:
-    """Translates an exhausted or unwritable resource into a user's error; None for any other error."""
+    """Converts the error of an exhausted or unwritable resource to a CcrError; None for any other error."""
     if out_of_memory(error):
         return ResourceError("out of memory", hint="a smaller --batch-size, or --device cpu")
     if isinstance(error, OSError):

@@ -3,7 +3,7 @@
 `from_pretrained` needs 25 seconds to notice that there is no network, and then complains about missing files. This
 module looks into the cache first and contacts the hub once, with a limit of a few seconds.
 
-Weights are only read from safetensors: a `.bin` is a pickle. If `main` has nothing else, the pull request with the
+Weights are only read from safetensors: a `.bin` is a pickle. If `main` has only pickles, the pull request with the
 conversion by the hub's own bot is used (as transformers does); a conversion is never requested.
 """
 
@@ -59,7 +59,7 @@ class Located:
 def locate(model: str, revision: str, alternatives: str = "") -> Located:
     """Finds a model (a folder, or a name on the hub), downloading it if necessary.
 
-    For `main` without safetensors the hub's own conversion is used. A hint adds what else the user could do.
+    If `main` has no safetensors, the hub's own conversion is used. `alternatives` says, for the hint, what else to do.
 
     Raises:
         ArtifactError: If a folder of that name has no complete model.
@@ -133,7 +133,7 @@ def _cached(model: str, revision: str) -> Path | None:
 def identity(model: str) -> dict[str, str]:
     """Returns what a request records instead of a model's folder: the digest of its files.
 
-    Nothing for a name on the hub: the request has its `revision`, and results record the commit.
+    Empty for a name on the hub: the request has its `revision`, and results record the commit.
     """
     if not model or not Path(model).expanduser().is_dir():
         return {}
@@ -153,7 +153,7 @@ def _digest(path: Path, size: int, changed: int) -> str:
 
 
 def cached() -> dict[str, dict[str, object]]:
-    """Returns the models in the hub's cache whose `main` is there, with the content of their config.json."""
+    """Returns the content of config.json by model, for the models whose `main` is in the hub's cache."""
     from huggingface_hub import constants
 
     found = {}
@@ -186,7 +186,7 @@ def licence(folder: Path) -> str | None:
 
 
 def weights_of(folder: Path) -> tuple[Path, ...]:
-    """Returns a model's files of weights; none if the model is incomplete or has no safetensors."""
+    """Returns a model's weight files; none if the model is incomplete or has no safetensors."""
     single, index = folder / _WEIGHTS, folder / f"{_WEIGHTS}.index.json"
     weights = (single,)
     if index.is_file() and not single.is_file():
@@ -208,7 +208,7 @@ class _PickledError(UnavailableError):
 
 
 def in_time(call: Callable[[], T], seconds: float = PROBE_SECONDS) -> T:
-    """Calls in a thread, as no timeout of a client covers name resolution; raises what `call` does, or TimeoutError."""
+    """Runs `call` in a thread, since no client timeout covers name resolution; raises its error or TimeoutError."""
     reply: Future[T] = Future()
 
     def run() -> None:
@@ -235,7 +235,7 @@ def _check_hub(model: str, revision: str, alternatives: str) -> None:
 
 
 def refusal(error: Exception, lacking: str) -> str:
-    """What an error of the hub's client says: its answer, which may mean that something is `lacking`, or none."""
+    """Describes an error of the hub's client: the hub's answer, with `lacking` as a likely reason, or no connection."""
     from huggingface_hub.errors import HfHubHTTPError
 
     if isinstance(error, HfHubHTTPError) and error.response is not None and error.response.status_code < 500:
@@ -244,7 +244,7 @@ def refusal(error: Exception, lacking: str) -> str:
 
 
 def repository(target: str) -> str:
-    """The repository of `hf:OWNER/NAME`; UsageError if it is not named so."""
+    """The OWNER/NAME in `hf:OWNER/NAME`; UsageError if the target has another form."""
     if not re.fullmatch(r"hf:[\w.-]+/[\w.-]+", target):
         raise UsageError(f"--to {target}: expected hf:OWNER/NAME")
     return target.removeprefix("hf:")
@@ -256,7 +256,7 @@ def upload(folder: Path, name: str, kind: str) -> None:
     The token is the user's own: `HF_TOKEN`, or that of `hf auth login`.
 
     Raises:
-        UnavailableError: If the hub cannot be reached or refuses; the same call continues.
+        UnavailableError: If the hub cannot be reached or refuses; the same call again continues the upload.
     """
     from huggingface_hub import HfApi, constants
 
@@ -273,7 +273,7 @@ def upload(folder: Path, name: str, kind: str) -> None:
 
 
 def _conversion(model: str) -> str | None:
-    """The newest pull request with safetensors by the hub's own bot; those of others are not used."""
+    """The newest pull request in which the hub's own bot adds safetensors; those of others are ignored."""
     from huggingface_hub import HfApi
 
     pulls = HfApi().get_repo_discussions(model, author=_CONVERTER, discussion_type="pull_request")

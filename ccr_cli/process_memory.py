@@ -1,4 +1,4 @@
-"""The memory of this process: its peak and its limit. Windows tells neither, so there is no figure and no limit."""
+"""The memory of this process: its peak and its limit. Windows reports neither: the peak is 0, and no limit is set."""
 
 import sys
 from contextlib import suppress
@@ -10,7 +10,7 @@ except ImportError:
 
 
 def peak_mb() -> float:
-    """The most memory that the process has used, in MB; 0 if the system does not say."""
+    """The most memory that the process has used, in MB; 0 if the system does not report it."""
     if resource is None:
         return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -24,7 +24,7 @@ def address_space() -> int | None:
 
 
 def limit_address_space(limit: int) -> None:
-    """Limits the process's address space to so many bytes, or to the hard limit if that is lower, if the system can."""
+    """Limits the process's address space to `limit` bytes, or to a lower hard limit, if the system supports it."""
     if resource:
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
         with suppress(ValueError, OSError):  # macOS refuses limits below what it has reserved

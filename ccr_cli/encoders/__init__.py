@@ -1,1 +1,1 @@
-"""Frozen media encoders, one file a family, found by listing this folder."""
+"""Frozen media encoders, one file per family, found by listing this folder."""

@@ -1,7 +1,7 @@
 """What the encoders of transformers models share: loading a model by hub name or folder, and preparing its pictures.
 
 A processor of transformers (`preprocessor_config.json`, with the defaults of its class) specifies how a picture becomes
-an input; a few lines here carry its steps out with Pillow only. So torchvision is not needed, a picture of 1 x 100,000
+an input; this module carries out its steps with Pillow only. So torchvision is not needed, a picture of 1 x 100,000
 pixels costs no more than any other, and pixels stay in 8 bits until they are on the network's device. The results equal
 those of transformers' Pillow processors.
 
@@ -28,31 +28,31 @@ from ccr_cli.nets.tower import scaled
 from ccr_cli.transformers_loading import transformers_loading
 
 MALFORMED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError, TypeError, ValueError)
-"""Errors of readers whose file does not hold what they expect."""
+"""Errors that readers raise for a malformed file."""
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 PREPROCESSOR_HINT = "its folder needs the preprocessor_config.json that was published with it"
 _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
-"""Exists for torchvision only. It resizes numbers between 0 and 1, not levels: less than one level of difference."""
+"""Processors that exist for torchvision only. They resize values from 0 to 1, not levels: under one level of difference."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a picture becomes an input of a fixed size. An export of a run contains the source of this class."""
+    """How a picture becomes a network input of a fixed size. An export of a run contains the source of this class."""
 
     name: str
     """The processor's class."""
     shortest: int | None
-    """Resized to this shortest side, in proportion."""
+    """Resize the shortest side to this, keeping the proportions."""
     squashed: tuple[int, int] | None
-    """Resized to (height, width), out of proportion. Neither: not resized."""
+    """Resize to (height, width), whatever the proportions. If this and `shortest` are None, do not resize."""
     crop: tuple[int, int] | None
-    """Cropped to the middle (height, width); black where the picture is smaller."""
+    """Crop to the middle (height, width), filled with black where the picture is smaller."""
     resampling: int
-    """Filter, by Pillow's number."""
+    """Pillow's number for the resampling filter."""
     scale_C: tuple[float, float, float]
-    """Factor of a level."""
+    """Factor for the levels of each colour."""
     shift_C: tuple[float, float, float]
-    """Added after that."""
+    """Number to add after scaling."""
 
     def levels(self, image: Image.Image) -> torch.Tensor:
         """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
@@ -91,7 +91,7 @@ class Recipe:
         return (long, self.shortest) if width <= height else (self.shortest, long)
 
     def describe(self) -> str:
-        """Returns it in words, for `encoder.json`."""
+        """Describes the recipe in words, for `encoder.json`."""
         steps = ["EXIF orientation applied", "alpha on white"]
         if self.shortest:
             steps.append(f"shortest side to {self.shortest} px")
@@ -127,7 +127,7 @@ def read_recipe(folder: Path, model: str) -> Recipe:
 
 @contextmanager
 def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
-    """Raises ArtifactError for whatever a damaged file on preparing `pictures` or `frames` makes a reader raise."""
+    """Turns any error in reading how `inputs` (`pictures` or `frames`) are prepared into ArtifactError."""
     try:
         yield
     except MALFORMED as error:
@@ -136,10 +136,11 @@ def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
 
 
 def recipe_of(processor: Any, name: str, model: str, inputs: str, *, crops_as_well: bool = False) -> Recipe:
-    """Returns the recipe in a processor's settings; UsageError if ccr does not support it.
+    """Converts a processor's settings to a recipe; UsageError if ccr does not support them.
 
-    The processor, of the class `name`, has them as attributes, sizes as transformers' `SizeDict`. `crops_as_well`:
-    resizing includes a crop. For messages, `model` is the user's name for the model, `inputs` `pictures` or `frames`.
+    `processor`, of the class `name`, holds the settings as attributes, and sizes as transformers' `SizeDict`. With
+    `crops_as_well`, resizing includes a crop. `model` (the user's name for it) and `inputs` (`pictures` or `frames`)
+    are for messages.
     """
 
     def on(step: str) -> bool:
@@ -208,7 +209,7 @@ def identity(config: Any) -> dict[str, str]:
 class TransformersEncoder:
     """A frozen model of transformers, by hub name or folder; results are float32 whatever the precision `dtype`.
 
-    `alternatives` names what else the user could do where the model is not available, for the hint.
+    `alternatives` says, for the hint, what else the user can do if the model is not available.
 
     Raises:
         UnavailableError: If the model is not on this machine and cannot be fetched.
@@ -220,7 +221,7 @@ class TransformersEncoder:
     _model: Any
     _recipe: Recipe
     _details: dict[str, object]
-    """What an encoder adds to `describe`."""
+    """What a subclass adds to `describe`."""
 
     def __init__(self, config: Any, device: torch.device, dtype: torch.dtype, alternatives: str = "") -> None:
         self.config, self.device, self.dtype = config, device, dtype
@@ -243,7 +244,7 @@ class TransformersEncoder:
         return self._recipe.levels(image)
 
     def describe(self) -> dict[str, object]:
-        """Returns what made the vectors."""
+        """Returns the model and the preprocessing that made the vectors."""
         return {
             "encoder": self.name,
             "model": self._located.label,

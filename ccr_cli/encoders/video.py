@@ -1,7 +1,7 @@
 """Any video model of transformers by hub name or folder: VideoMAE, ViViT, X-CLIP.
 
-A clip has as many frames as the model was trained on. With `pooling=auto` its vector is the one that its family is
-used with:
+A clip has as many frames as the model was trained on. With `pooling=auto` its vector is the usual one of the model's
+family:
 
 - VideoMAE (Tong et al., NeurIPS 2022): the mean over the tokens, then the layer norm of the classifier if the
   checkpoint has one (`fc_norm`); 7.5 frames per second, every fourth of 30;
@@ -10,7 +10,7 @@ used with:
 - ViViT (Arnab et al., ICCV 2021): the same; every second frame of 25 per second;
 - V-JEPA 2 (Assran et al., 2025): the mean over the encoder's tokens; it is published with an attentive probe, which
   would have to be trained; 4 frames per second;
-- X-CLIP (Ni et al., ECCV 2022): the video embedding in the space of its texts; its frames lie evenly over the
+- X-CLIP (Ni et al., ECCV 2022): the video embedding in the space of its texts; its frames are evenly spread over the
   whole video, so it gives one row.
 
 Clips are adjacent; one that reaches past the end repeats the last frame. Frames are prepared with Pillow as the model's
@@ -50,9 +50,9 @@ from ccr_cli.transformers_loading import transformers_loading
 
 __all__ = ["Config", "Encoder", "identity", "missing"]
 _RATES = {"videomae": 30 / 4, "timesformer": 30 / 32, "vivit": 25 / 2, "vjepa2": 4.0, "xclip": None}
-"""Frames per second at which a family was trained on Kinetics; None: evenly over the video."""
+"""Frames per second at which a family was trained on Kinetics; None: evenly spread over the video."""
 _RATES_OF_LENGTHS = {("timesformer", 16): 30 / 16, ("timesformer", 96): 30 / 4}
-"""The same by clip length, for a family with several."""
+"""The same for a family with several clip lengths, by family and length."""
 _POOLING = {"videomae": "mean", "timesformer": "cls", "vivit": "cls", "vjepa2": "mean", "xclip": "joint"}
 _HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 _CLIP = {"image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711]}
@@ -82,13 +82,13 @@ class Config:
     """Branch, tag or commit on the hub."""
 
     pooling: Literal["auto", "cls", "mean"] = "auto"
-    """auto: the usual one of the family; cls: the first token; mean: over all tokens."""
+    """auto: the usual one of the model family; cls: the first token; mean: the mean over all tokens."""
 
     fps: float | None = None
     """Frames per second; none: the rate at which the family was trained on Kinetics; 0: every frame of the file."""
 
     frames: int = 0
-    """Encode this many frames, evenly over the whole video, instead of using `fps`; 0: use `fps`."""
+    """Encode this many frames, evenly spread over the whole video, instead of using `fps`; 0: use `fps`."""
 
     clip_stride: int = 0
     """Frames from the start of one clip to the start of the next; 0: adjacent clips."""
@@ -104,7 +104,7 @@ class Encoder(TransformersEncoder):
     """A frozen video model.
 
     Raises:
-        UsageError: If it is of another family, or does not take clips of its frames.
+        UsageError: If its family is not supported, or it rejects clips prepared as its own files specify.
         ArtifactError: If weights are absent, or its files do not specify how frames are prepared.
     """
 
@@ -154,7 +154,7 @@ class Encoder(TransformersEncoder):
         return mean_BD if self._norm is None else self._norm(mean_BD.to(self.dtype)).float()
 
     def compile(self) -> None:
-        """Compiles the network; of X-CLIP, its image side."""
+        """Compiles the network; for X-CLIP, its image side."""
         (self._model.vision_model if self._family == "xclip" else self._model).compile()
 
     def _load(self) -> None:
@@ -197,14 +197,14 @@ def read_recipe(folder: Path, model: str) -> Recipe:
             raise UsageError(f"{model} does not resize its frames, which ccr does not support")
         size, crop = (getattr(processor, name) or default[name] for name in ("size", "crop_size"))
         processor.crop_size = SizeDict(**({"height": crop, "width": crop} if isinstance(crop, int) else crop))
-        if kind.startswith("VJEPA2"):  # whatever the file has
+        if kind.startswith("VJEPA2"):  # whatever size the file has
             size = int(processor.crop_size.height * 256 / 224)
         processor.size = SizeDict(**({"shortest_edge": size} if isinstance(size, int) else size))
         return recipe_of(processor, kind, model, "frames")
 
 
 def _preprocessor(folder: Path) -> dict[str, Any]:
-    """The first specification in the files; `processor_config.json` holds several processors."""
+    """The first specification of the preprocessing in `_FILES`; `processor_config.json` can hold several."""
     for name, parts in _FILES.items():
         if (folder / name).is_file():
             content = read_json(folder / name)

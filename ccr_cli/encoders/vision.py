@@ -1,6 +1,6 @@
 """Any image model of transformers by hub name or folder: DINOv2, ViT, ResNet.
 
-With `pooling=auto` the vector of a picture is the one that the model's family is used with:
+With `pooling=auto` the vector of a picture is the usual one of the model's family:
 
 - models with a text side (CLIP, SigLIP, SigLIP 2, MetaCLIP 2, Chinese-CLIP, AltCLIP, ...): the image embedding in the
   space of the texts, `get_image_features`, as in Radford et al., ICML 2021, and Zhai et al., ICCV 2023;
@@ -63,8 +63,8 @@ class Config(PictureConfig):
     """Branch, tag or commit on the hub."""
 
     pooling: Literal["auto", "cls", "mean", "pooler", "tokens"] = "auto"
-    """auto: the usual one of the family; cls: the first token; mean: over the patches; pooler: the model's own;
-    tokens: one row per patch."""
+    """auto: the usual one of the model family; cls: the first token; mean: the mean over the patches; pooler: the
+    model's own; tokens: one row per patch."""
 
 
 def recipe(config: Config) -> Recipe:
@@ -120,7 +120,7 @@ class Encoder(TransformersEncoder):
         return {"kind": "transformers", **self.tower.config(), "recipe": asdict(self._recipe), "weights": weights}
 
     def compile(self) -> None:
-        """Compiles the network; of a dual encoder, its image side."""
+        """Compiles the network; for a dual encoder, its image side."""
         getattr(self._model, "vision_model", self._model).compile()
 
     def _load(self) -> Any:
@@ -154,4 +154,4 @@ class Encoder(TransformersEncoder):
             return read_network(network, folder, name, optional, dtype=self.dtype, attn_implementation=attention)
 
     def _check(self, network: Any) -> None:
-        """Raises UsageError if the model does not suit this encoder."""
+        """Raises UsageError if this encoder cannot use the model; a subclass may override it."""

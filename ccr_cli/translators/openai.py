@@ -380,7 +380,7 @@ class Translator:
             return []
 
     def _read(self, texts: list[str], batch: list[int], answer: Answer | Failure) -> Iterator[tuple[int, Translation]]:
-        """Yields the position and the result of each caption of a request: a translation or an error, and its tokens."""
+        """Yields position and result of each caption in a request: a translation or an error, with its tokens."""
         parts: list[str] | Failure
         try:
             if isinstance(answer, Failure):
