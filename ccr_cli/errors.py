@@ -54,7 +54,7 @@ def nearest(word: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def did_you_mean(word: str, known: Iterable[str], prefix: str = "") -> str:
-    """The start of a hint: the 2 to 4 known words that begin with `word`, else the nearest one; empty if none is near."""
+    """The start of a hint: the 2 to 4 known words that begin with `word`, else the nearest; empty if none is near."""
     known = sorted(known)
     longer = [name for name in known if word and name.lower().startswith(word.lower())]
     near = longer if 1 < len(longer) <= 4 else nearest(word, known, 1)

@@ -1,8 +1,8 @@
 """Plug-ins: files of ccr's folders, and modules that installed distributions name as entry points.
 
-They are listed and described without an import, and imported on demand. A distribution offers one by an entry point of
-the group `ccr.methods`, or another of `GROUPS`: the name, and the module that holds what the file would. Distributions
-are searched only where a name of a group is needed that is no file.
+They are listed and described without being imported, and imported on demand. A distribution provides one by an entry
+point of the group `ccr.methods`, or another of `GROUPS`: a name, and the module that holds what the file would. To find
+a plug-in by its name, distributions are searched only if no file has it.
 """
 
 import ast
@@ -36,7 +36,7 @@ GROUPS = tuple(_EXPECTED)
 SOURCE = "source"
 """Key of a request: the sha256 of the source of a plug-in that does not belong to ccr."""
 KINDS = {group: group.removesuffix("s") for group in GROUPS} | {"noise": "noise style", "translators": "engine"}
-"""What a plug-in of each group is called."""
+"""What messages call a plug-in of each group."""
 _LIST = re.compile(rf"\{{({'|'.join(GROUPS)})\}}")
 
 
@@ -57,12 +57,12 @@ BUNDLED = {
         "text_transformer tower",
     }.items()
 }
-"""The files that belong to ccr, whose version stands for them; any other file is somebody's own."""
+"""The files that belong to ccr and are identified by its version; any other file is the user's."""
 
 
 @dataclass(frozen=True)
 class Plugin:
-    """A plug-in, which need not load."""
+    """A plug-in, whether it loads or not."""
 
     group: str
     name: str
@@ -72,7 +72,7 @@ class Plugin:
     distribution: str = ""
     """Name and version of the distribution that provides it; empty for a file of ccr's folders."""
     problem: str = ""
-    """Why it cannot be imported, as far as that shows without trying."""
+    """Why it cannot be imported, as far as can be told without importing it; empty if nothing is wrong."""
 
     @property
     def remedy(self) -> str:
@@ -96,7 +96,7 @@ class BrokenError(UsageError):
 
 
 def own_failure(error: BaseException) -> CcrError | None:
-    """An error raised in, or below, a plug-in, loss or net that is not ccr's: where, and what; else None."""
+    """Locates an error raised in, or below, a plug-in, loss or net that is not ccr's; None for any other error."""
     frames = traceback.extract_tb(error.__traceback__)
     folders = [*(_ROOT / group for group in BUNDLED), *_packages().values()]
     inside = [f for f in frames if any(Path(f.filename).is_relative_to(folder) for folder in folders)]
@@ -121,7 +121,7 @@ def names(group: str) -> list[str]:
 
 
 def has(group: str, name: str) -> bool:
-    """Whether a group has a plug-in of a name; distributions are searched only if it is no file."""
+    """Whether a group has a plug-in of this name; distributions are searched only if no file has it."""
     return name in file_names(group) or name in names(group)
 
 
@@ -137,7 +137,7 @@ def installed() -> tuple[Plugin, ...]:
             if "[ccr." not in (distribution.read_text("entry_points.txt") or ""):
                 continue
             name = distribution.metadata["Name"]
-        except Exception:  # metadata that nobody can read; they name no plug-in
+        except Exception:  # unreadable metadata, so no plug-in
             continue
         if name in seen:  # the first on the path is the one that is imported
             continue
@@ -155,7 +155,7 @@ def installed() -> tuple[Plugin, ...]:
 
 
 def _alone(plugin: Plugin, plugins: Sequence[Plugin]) -> Plugin:
-    """The plug-in, with a problem if others have its name, so that none of them is chosen by chance."""
+    """The plug-in, with a `problem` if several distributions provide its name, so that none is chosen by chance."""
     same = [p.distribution for p in plugins if (p.group, p.name) == (plugin.group, plugin.name) and p is not plugin]
     problem = f"{' and '.join(same)} provides it too; uninstall all but one" if same else ""
     return replace(plugin, problem=plugin.problem or problem)
@@ -176,7 +176,7 @@ def _entry_point(distribution: str, group: str, name: str, module: str) -> Plugi
 
 
 def bad_name(group: str, name: str) -> str:
-    """Why a plug-in of a group cannot have a name; empty if it can. A signature has `-` after a noise style."""
+    """Why a name is invalid in a group; empty if it is valid. In signatures, `-` ends the name of a noise style."""
     pattern, marks = r"[A-Za-z0-9][A-Za-z0-9_-]*", "letters, digits, - and _"
     if group == "noise":
         pattern, marks = "[A-Za-z0-9]+", "letters and digits"
@@ -184,7 +184,7 @@ def bad_name(group: str, name: str) -> str:
 
 
 def _locate(module: str) -> Path | None:
-    """The source file of a module, without the import of the packages above it; None if there is none."""
+    """Finds the source file of a module without importing its parent packages; None if there is none."""
     top, *parts = module.split(".")
     try:
         spec = importlib.util.find_spec(top)
@@ -199,7 +199,7 @@ def _locate(module: str) -> Path | None:
 
 
 def _packages() -> dict[str, Path]:
-    """The outermost packages of installed plug-ins: name and folder, or the file of a module outside any package."""
+    """The top-level packages of installed plug-ins: name and folder, or file for a module outside any package."""
     packages = {}
     for plugin in installed():
         if plugin.path and not plugin.path.is_relative_to(_ROOT):
@@ -209,16 +209,16 @@ def _packages() -> dict[str, Path]:
 
 
 def find(group: str, name: str) -> Plugin:
-    """The plug-in of a name: a file of ccr's folder, else of a distribution, else a file that would be it."""
+    """Finds a plug-in: a file in ccr's folder, else one of a distribution, else the path where its file would be."""
     usual, literal = (_ROOT / group / f"{stem}.py" for stem in (name.replace("-", "_"), name))
-    path = literal if isfile(literal) and not isfile(usual) else usual  # `isfile` bears a name of any length
+    path = literal if isfile(literal) and not isfile(usual) else usual  # `isfile` accepts a name of any length
     file = Plugin(group, name, path, f"ccr_cli.{group}.{path.stem}")
     provided = () if isfile(path) else (p for p in installed() if (p.group, p.name) == (group, name))
     return next(iter(provided), file)
 
 
 def summary(group: str, name: str) -> str:
-    """The first line of a plug-in's docstring, read without an import; or the visible reason why it does not load."""
+    """The first line of a plug-in's docstring, read without importing it; or why it does not load, as far as known."""
     plugin = find(group, name)
     if plugin.problem or plugin.path is None:
         return f"broken, {plugin.problem}"
@@ -230,7 +230,7 @@ def summary(group: str, name: str) -> str:
 
 
 def completion(group: str, *more: str) -> Callable[[str], list[str]]:
-    """Completes the names of the plug-ins of a group, and `more`, on the command line."""
+    """Returns a function that completes the plug-in names of a group, and `more`, on the command line."""
     return lambda incomplete: [name for name in (*more, *names(group)) if name.startswith(incomplete)]
 
 
@@ -243,7 +243,7 @@ def summaries(group: str) -> str:
 
 @functools.cache
 def noise_styles() -> str:
-    """The functions of `data/mismatch.py` with the decorator `noise_style`, with their one-line summaries."""
+    """The functions decorated with `noise_style` in `data/mismatch.py`, with their one-line summaries."""
     styles = []
     for node in ast.parse((_ROOT / "data" / "mismatch.py").read_bytes()).body:
         match node:
@@ -254,12 +254,12 @@ def noise_styles() -> str:
 
 
 def with_summaries(help: str) -> str:
-    """The help of a flag with the plug-ins of each group that it names in braces, such as `{methods}`."""
+    """Replaces each group in braces in a flag's help, such as `{methods}`, by its plug-ins and their summaries."""
     return _LIST.sub(lambda match: summaries(match[1]), help)
 
 
 def check(group: str, name: str) -> None:
-    """Raises UsageError if a group has no plug-in of a name, before anything is imported; the hint lists the known."""
+    """Raises UsageError, with the known names, if a group has no plug-in of this name; imports no plug-in."""
     if has(group, name):
         return
     known = names(group)
@@ -286,10 +286,10 @@ def load(group: str, name: str) -> ModuleType:
 
 
 def sources(*plugins: tuple[str, str]) -> list[Path]:
-    """Lists the source files of some plug-ins (group and name), as far as they identify what the plug-ins make.
+    """Lists the source files that determine what some plug-ins (group and name) produce.
 
-    Those are files of the folders in `BUNDLED` and of packages with an installed plug-in: of the plug-ins, and of all
-    that these import, however indirectly. The order does not depend on where they are installed.
+    These are the files of the plug-ins, and of everything they import directly or indirectly, in the folders of
+    `BUNDLED` and in packages with an installed plug-in. The order does not depend on where they are installed.
     """
     todo, found = [find(group, name).module for group, name in plugins], set[Path]()
     while todo:
@@ -303,7 +303,7 @@ def sources(*plugins: tuple[str, str]) -> list[Path]:
 
 
 def _files(module: str) -> Iterator[tuple[str, Path]]:
-    """A module, and the packages above it that the import runs, with their files; only of those that count."""
+    """Yields a module and the parent packages that importing it runs, with their files, if `sources` covers them."""
     parts = module.split(".")
     if parts[0] == "ccr_cli":
         if len(parts) == 3 and parts[1] in BUNDLED:
@@ -316,7 +316,7 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
 
 @functools.cache
 def _imports(path: Path, package: str, changed: int) -> list[str]:
-    """The modules, and names that may be modules, that a file of a package, last changed at some time, imports."""
+    """The modules, and names that may be modules, that a file of `package` imports; a new `changed` reads it again."""
     modules: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
@@ -329,7 +329,7 @@ def _imports(path: Path, package: str, changed: int) -> list[str]:
 
 
 def installed_source(group: str, name: str) -> dict[str, Any]:
-    """What a request records of a plug-in of a distribution: the checksum of its source; nothing of ccr's folders."""
+    """What a request records about a distribution's plug-in: its source checksum; empty for a file in ccr's folders."""
     if not find(group, name).distribution:
         return {}
     return {SOURCE: {"sha256": source_sha256(own(sources((group, name))))}}
@@ -354,12 +354,12 @@ def _code(source: bytes) -> str:
 
 
 def _is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a text that nothing reads: the docstring of a function or of a field."""
+    """Whether a statement is a bare string, such as the docstring of a function or of a field."""
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def own(files: Sequence[Path]) -> list[Path]:
-    """Those of some files that do not belong to ccr."""
+    """Selects the files that do not belong to ccr."""
     return [p for p in files if p.parent.parent != _ROOT or p.stem not in BUNDLED.get(p.parent.name, ())]
 
 

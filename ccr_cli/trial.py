@@ -1,8 +1,8 @@
 """Reading files with libraries written in C, in a process that may crash.
 
-A malformed MATLAB, HDF5 or FAISS file can end the process that reads it. Another process therefore reads it first, with
-a limit on memory and time and the same code; MATLAB files, whose reader crashed in tests, are read there alone, and
-their arrays handed over as `.npy`. That process waits for the next file, because starting it takes a second.
+A malformed MATLAB, HDF5 or FAISS file can crash the process that reads it. So a helper process reads it first, with the
+same code and limits on memory and time; MATLAB files, whose reader crashed in tests, are read only there, and their
+arrays are handed over as `.npy`. The helper stays alive for the next file, because starting it takes a second.
 """
 
 import atexit
@@ -24,16 +24,16 @@ from ccr_cli.errors import ArtifactError
 from ccr_cli.process_memory import limit_address_space
 
 MEMORY, EXPANSION = 6 << 30, 64
-"""A reader may use this many bytes, and so many more per byte of the file."""
+"""Memory limit of a reader: this many bytes, plus this many per byte of the file."""
 SECONDS, BYTES_PER_SECOND = 60.0, 5e6
-"""A reader may take so long, and longer for a larger file."""
+"""Time limit of a reader: this many seconds, plus the time to read the file at this speed."""
 
 ARRAY = "$array"
-"""Key of a node that stands for an array."""
+"""Key of a JSON node that stands for an array."""
 
 
 class UnfitError(Exception):
-    """What a reader found wrong with a file, for the message."""
+    """Raised by a reader that finds a file unusable; the message tells the user why."""
 
 
 _lock = threading.Lock()
@@ -41,9 +41,9 @@ _reader: subprocess.Popen[str] | None = None
 
 
 def try_reading(path: Path, reader: Callable[[Path], object]) -> None:
-    """Calls a function of a module on a file in another process; once, unless the file changes.
+    """Calls a function of a module on a file in the helper process, again only if the file changes.
 
-    Errors that a library reports are left to the reader of this process, which knows what to say about them.
+    Errors that a library reports are ignored: they recur in this process, whose reader has better messages for them.
 
     Raises:
         ArtifactError: If reading it crashes, hangs, takes too much memory, or a FAISS index refers to entries that it
@@ -62,10 +62,10 @@ def _try(reader: str, path: Path, size: int, *state: int) -> None:
 
 
 def read_matlab(path: Path, squeezed: bool = False) -> dict[str, Any]:
-    """Reads the variables of a MATLAB file, in another process.
+    """Reads the variables of a MATLAB file in the helper process.
 
     Matrices are arrays (a sparse one as a dense one), structs are dicts, cells are lists; other values are None.
-    `squeezed` removes dimensions of one.
+    `squeezed` removes dimensions of size one.
 
     Raises:
         ArtifactError: If it cannot be read, or reading it crashes, hangs or takes too much memory.
@@ -80,14 +80,14 @@ def read_matlab(path: Path, squeezed: bool = False) -> dict[str, Any]:
 
 
 def _array(folder: Path, node: dict[str, Any]) -> Any:
-    """Maps the array that a node stands for; its file may be deleted then."""
+    """Memory-maps the array that a node stands for; its file may be deleted afterwards."""
     import numpy as np
 
     return np.load(folder / f"{node[ARRAY]}.npy", mmap_mode="c", allow_pickle=False) if ARRAY in node else node
 
 
 def _ask(path: Path, size: int, how: str, place: Path) -> str:
-    """The answer of the other process, which is started if there is none; or what became of it."""
+    """The answer of the helper process, which is started if necessary; or how the process ended."""
     global _reader
     with _lock:
         if _reader is None or _reader.poll() is not None:
@@ -161,7 +161,7 @@ def _read_matlab(path: str, squeezed: bool, folder: Path) -> str:
 
 
 def _answer() -> None:
-    """Reads the files that standard input names, one a line, and answers each with a line."""
+    """Reads the files named on standard input, one per line, and answers each with one line."""
     for line in sys.stdin:
         limit, how, *names = line.split()
         path, place = (os.fsdecode(bytes.fromhex(name)) for name in names)

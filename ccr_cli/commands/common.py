@@ -57,7 +57,7 @@ _ARTIFACTS = (
 _Misuse: Any = typer.BadParameter.__base__
 """Typer's class of mistakes on a command line."""
 _EXPANDED = "ccr.expanded"
-"""The key of a context under which the words of a file of settings are kept."""
+"""Key in the metadata of a context for the command line after reading a settings file."""
 _SHARD = "Do only part I of N (from 1), e.g. in a job array; the command without --shard then makes the artifact."
 _SHARED: dict[str, dataclasses.Field[Any]] = SHARED | {
     "workspace": where(
@@ -72,7 +72,7 @@ _SHARED: dict[str, dataclasses.Field[Any]] = SHARED | {
     "quiet": where(False, "Print errors only.", "--quiet", "-q"),
     "verbose": where(0, "Print more messages.", "--verbose", "-v", count=True, metavar="", show_default=False),
 }
-"""Flags that several commands have, by the name of their field or parameter, which decides on the default."""
+"""Flags that several commands share, by the name of their field or parameter, which sets the default."""
 
 
 def _artifacts(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -138,7 +138,7 @@ class ListCall(Call):
 
 @dataclass(frozen=True)
 class BuildCall(Call):
-    """The flags of a command that makes artifacts of others."""
+    """The flags of a command that makes artifacts from others."""
 
     dry_run: bool = False
     json: bool = False
@@ -157,7 +157,7 @@ class Commands(TyperGroup):
             _exit(UsageError(f"{ctx.command_path}: {_problem(error)}", f"{ctx.command_path} --help"))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Finds the command of the first word; one that does not exist ends the program with what may be meant."""
+        """Finds the command named by the first word; exits with a suggestion if it does not exist."""
         if args[0] not in self.commands and not ctx.resilient_parsing:
             hint = did_you_mean(args[0], self.commands) + f"{ctx.command_path} --help"
             _exit(UsageError(f"{ctx.command_path} has no command {args[0]}", hint))
@@ -178,7 +178,7 @@ class Command(TyperCommand):
         return super().shell_complete(ctx, incomplete)
 
     def _list_plugins(self) -> None:
-        """Completes the help of flags; only now are the plug-ins read that it lists."""
+        """Adds the plug-ins to the help of flags; they are not read before help is shown."""
         for param in self.params:
             if help := getattr(param, "help", None):
                 param.help = registry.with_summaries(help)  # type: ignore[attr-defined]
@@ -204,7 +204,7 @@ class Command(TyperCommand):
         return rest
 
     def _with_file(self, ctx: Any, words: list[str], rest: Sequence[str]) -> list[str]:
-        """The words, with those that the file of `--config` adds before them; artifacts record them so."""
+        """Puts the flags from the file of `--config` before the words; artifacts record the resulting command line."""
         place = next((n for n, word in enumerate(words) if word.partition("=")[0] == "--config"), None)
         if place is None or all(param.name != "config" or getattr(param, "is_flag", False) for param in self.params):
             return words
@@ -223,12 +223,12 @@ class Command(TyperCommand):
         return expanded
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command; artifacts record the words of a file of settings in place of the file."""
+        """Runs the command; artifacts record the flags from a settings file instead of the file."""
         with recorded_as(ctx.meta[_EXPANDED]) if _EXPANDED in ctx.meta else nullcontext():
             return super().invoke(ctx)
 
     def _refuse_unknown(self, ctx: Any, words: Sequence[str]) -> dict[str, str]:
-        """Ends the program at a flag that the command does not have, with what may be meant; returns flags' values."""
+        """Returns the values of the flags; exits with a suggestion if the command lacks one of them."""
         flags = {name: param for param in self.params for name in param.opts if name.startswith("-")}
         bare = {name for name, p in flags.items() if getattr(p, "is_flag", False) or getattr(p, "count", False)}
         given: dict[str, str] = {}
@@ -249,12 +249,12 @@ class Command(TyperCommand):
 
 
 def _problem(error: Any) -> str:
-    """What a mistake on a command line is, in Typer's words, as the end of a message of ours."""
+    """Typer's description of a mistake on the command line, worded to end one of ccr's messages."""
     return str(error.message[:1].lower() + error.message[1:].rstrip("."))
 
 
 def _settings(command: str, given: Mapping[str, str]) -> list[str]:
-    """The keys of `--set` for the plug-in that a command uses, by the flags on its command line."""
+    """The keys of `--set` for the plug-in that the flags of a command select."""
     plugins = {
         "train": ("methods", "method", "uml"),
         "extract": ("encoders", "encoder", "clip"),
@@ -275,11 +275,11 @@ def note_renamed(old: str, new: str, quiet: bool = False) -> None:
 
 
 def guarded(function: Callable[..., None]) -> Callable[..., None]:
-    """Makes a command of a function: a flag for every field of its dataclasses, and errors with their exit code.
+    """Turns a function into a command: a flag for every field of its dataclasses, and exit codes for errors.
 
-    A parameter whose type is a dataclass gets an object of the flags' values. A field, or another parameter, describes
-    its flag by `stages.shared.options.option`; with a plain default it has the flag of that name in `_SHARED`. A user's
-    mistake never shows a traceback.
+    A parameter annotated with a dataclass receives an instance with the flags' values. A field, or another parameter,
+    describes its flag by `stages.shared.options.option`; one with a plain default uses the flag of its name in
+    `_SHARED`. A user's mistake never shows a traceback.
     """
     signature = inspect.signature(function, eval_str=True)
     parameters = signature.parameters.values()
@@ -340,7 +340,7 @@ def guarded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 LEAST_ADDRESS_SPACE = 3 << 30
-"""Bytes. Libraries take some 1.2 GiB; with less than 2 GiB left, OpenBLAS waits for ever and others crash."""
+"""In bytes. Libraries take about 1.2 GiB; with less than 2 GiB left, OpenBLAS hangs and others crash."""
 
 
 def _terminate(signum: int, frame: object) -> None:
@@ -348,7 +348,7 @@ def _terminate(signum: int, frame: object) -> None:
 
 
 def _flags(parameter: inspect.Parameter, renamed: dict[str, str]) -> Iterator[inspect.Parameter]:
-    """The flags of a command's parameter, as Typer reads them: those of the fields of a dataclass, or its own.
+    """Yields the flags of a command's parameter for Typer: one for each field of a dataclass, or its own.
 
     Adds the old name of each renamed flag to `renamed`, with its new name.
     """
@@ -377,13 +377,13 @@ def _value(field: dataclasses.Field[Any], given: Any) -> Any:
 
 
 def flags_given(context: typer.Context) -> dict[str, str]:
-    """The flags on the command line, by the name of their parameter; not those of the environment."""
+    """The flags given on the command line, not in the environment, by the name of their parameter."""
     sources = {option: context.get_parameter_source(str(option.name)) for option in context.command.params}
     return {str(o.name): o.opts[0] for o, source in sources.items() if source and source.name == "COMMANDLINE"}
 
 
 def _exit(error: CcrError) -> NoReturn:
-    """Prints an error of the user's, and ends with its exit code."""
+    """Prints a user's error and exits with its code."""
     console.say(f"error: {error.message}", level=-1, style="bold red")
     if error.hint:
         console.say(f"  try: {error.hint}", level=-1)
@@ -391,15 +391,15 @@ def _exit(error: CcrError) -> NoReturn:
 
 
 def _is_first() -> bool:
-    """Whether this is the first, or the only, process of one training; torchrun ends the others after any of them."""
+    """Whether this is the first or only process of a training run; if any process ends, torchrun ends the others."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def first_speaks() -> Iterator[None]:
-    """Lets only the first process that torchrun started report wrong options, which all of them read.
+    """Lets only the first of torchrun's processes report wrong options, which all of them detect.
 
-    The others wait silently until torchrun, which ends all of them as soon as one ends, has noticed.
+    The others wait silently for torchrun, which ends all processes as soon as one ends.
     """
     try:
         yield
@@ -452,7 +452,7 @@ def emit(
 ) -> None:
     """Prints the artifacts that were read and made; exits 3 if items failed or training ended early.
 
-    `more` are further facts about an artifact that was made, for JSON.
+    `more` returns further facts about an artifact that was made, for JSON.
     """
     new = {a.path: a for a in made}
     read = {a.path: a for a in inputs.read if a.path not in new}
@@ -479,13 +479,13 @@ def emit(
 
 
 def artifact_facts(artifact: Artifact) -> dict[str, object]:
-    """What commands print of an artifact as JSON."""
+    """What commands print about an artifact as JSON."""
     facts = {key: getattr(artifact, key) for key in ("kind", "name", "id", "counts")}
     return {**facts, "path": str(artifact.path)}
 
 
 def show_part(inputs: Inputs, division: Division, **done: object) -> None:
-    """Prints what a part of divided work read and did, as JSON; the artifact is made later."""
+    """Prints as JSON what one part of divided work read and did; the artifact is made later."""
     show_json({"read": [*map(artifact_facts, inputs.read)], "made": [], "shard": division.shard, **done})
 
 
@@ -499,7 +499,7 @@ def show_table(
 ) -> None:
     """Prints a table on standard output, drawn on a terminal and as TSV otherwise; control characters are replaced.
 
-    TSV that continues an earlier table has no `heading`.
+    Without `heading`, TSV continues an earlier table.
     """
     plain = [[console.plain("" if cell is None else str(cell)) for cell in row] for row in rows]
     if not sys.stdout.isatty():
@@ -521,7 +521,7 @@ def show_table(
 
 
 def _unbroken(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> set[int]:
-    """The columns of names, numbers and paths that fit unbroken into a terminal of `width`, the narrowest first.
+    """Chooses the columns without spaces that fit unbroken into a terminal of `width`, the narrowest first.
 
     Every other column keeps 10 characters; a border takes 3.
     """

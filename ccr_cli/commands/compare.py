@@ -56,11 +56,11 @@ def compare(
 
 
 _WIDE = ("_sd", "_seeds", "_signature")
-"""Ends of columns that only -v shows, as it does `p`."""
+"""Suffixes of columns that, like `p`, only -v shows."""
 
 
 def _cells(comparison: Comparison, line: ComparedFigure, digits: int) -> dict[str, object]:
-    """A line of the table that programs read."""
+    """A row of the table for programs."""
     cells = comparison.cells(line)
     for name, value in cells.items():
         if name in ("p", "p_holm"):
@@ -76,7 +76,7 @@ def _p(value: float | None, digits: int = 2) -> str:
 
 
 def _row(line: ComparedFigure) -> list[object]:
-    """A line of the table on a terminal."""
+    """A row of the table on a terminal."""
     means = [mean_sd(v.mean, v.sd) + ("" if v.sd is None else f" (n = {v.seeds})") for v in (line.first, line.second)]
     d = line.difference
     return [line.figure, *means, decimal(d.estimate, sign=True), ends(d.low, d.high, sign=True), _p(line.p_holm)]

@@ -16,13 +16,14 @@ from ccr_cli.stages.train.options import TrainingOptions
 
 
 def words(path: Path, others: Sequence[str] = ()) -> list[str]:
-    """The flags in a file: `batch-size = 64` is `--batch-size 64`, and the table `set` has the keys of `--set`.
+    """Reads a file as flags: `batch-size = 64` is `--batch-size 64`, and the table `set` has the keys of `--set`.
 
-    Those that the other words of the command line have, or sweep over, are left out: a second `--lang` would add one.
+    Flags that `others`, the rest of the command line, sets or sweeps over are left out: a second `--lang` would add a
+    language.
 
     Raises:
         ArtifactError: If it is not TOML.
-        UsageError: If there is no such file, it names another file, or `set` is not a table.
+        UsageError: If the file does not exist, has a key `config`, or its `set` is not a table.
     """
     try:
         content = read_toml(path)
@@ -63,7 +64,7 @@ def _text(value: Any) -> str:
 
 
 def of_run(run: Artifact) -> str:
-    """The settings of a run as such a file, defaults included; comments name what it was trained on."""
+    """The content of such a file for a run, including defaults; comments name what the run was trained on."""
     request, configured = run.request, runs.config(run)["options"]
     noise = request.get("noise") or {}
     facts = request | configured | {"noise": noise.get("ratio")}

@@ -46,7 +46,7 @@ def rebuild(*, call: c.ListCall) -> None:
 
 
 def _next(workspace: Workspace, chosen: set[Path], blocked: set[str]) -> base.Artifact | None:
-    """The next stale one of the chosen (or all) artifacts; adds to the `blocked` ones what is made from one of them."""
+    """The next stale artifact of the chosen ones (or of all); adds those made from `blocked` ones to `blocked`."""
     for artifact in _stale(workspace):
         name = workspace.relative(artifact.path)
         if any(link.path in blocked for link in artifact.parents):
@@ -57,8 +57,8 @@ def _next(workspace: Workspace, chosen: set[Path], blocked: set[str]) -> base.Ar
 
 
 def _make(workspace: Workspace, artifact: base.Artifact, *, again: bool) -> None:
-    """Repeats the command of a stale artifact; ArtifactError if that fails, or did not help before (`again`)."""
-    command = without_option(artifact.rebuild_command(), "--workspace")  # its path may count from elsewhere
+    """Repeats the command of a stale artifact; ArtifactError if it fails, or has already been repeated (`again`)."""
+    command = without_option(artifact.rebuild_command(), "--workspace")  # its path may be relative to another folder
     name = workspace.relative(artifact.path)
     if again:
         problem = f"{name} is stale still: its command makes another artifact, perhaps as a file has changed"
@@ -75,7 +75,7 @@ def _make(workspace: Workspace, artifact: base.Artifact, *, again: bool) -> None
 
 
 def _stale(workspace: Workspace) -> list[base.Artifact]:
-    """The stale artifacts, parents first, without mismatches, which `ccr train` makes again."""
+    """The stale artifacts, parents first, except noise artifacts, which `ccr train` makes again."""
     artifacts = workspace.artifacts()
     ids = workspace.stale(artifacts)
     return workspace.parents_first([a for a in artifacts if a.id in ids and a.kind != "noise"])

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show_summary(artifact: Artifact, printed: set[str] | None = None) -> None:
-    """Prints what there is to know about an artifact; a dim line in `printed` is not repeated."""
+    """Prints the summary of an artifact; dim lines that are in `printed` are not repeated."""
     from ccr_cli.report.tables.table import Table
     from ccr_cli.report.words.artifact_summaries import summary
 

@@ -25,7 +25,7 @@ def train_sweep(
     """Trains a grid of runs, or a part of it (such as `3/64`), and prints their paths in its order.
 
     Raises:
-        CcrError: If a run could not be trained, after all others are.
+        CcrError: After all other runs are trained, if one could not be.
     """
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import parse_part
@@ -87,7 +87,7 @@ def _print_json(facts: Mapping[str, object], cells: Sequence[SweepCell]) -> None
 
 
 def _train(inputs: Inputs, cell: SweepCell) -> Artifact:
-    """Trains a run, which records the command that trains it alone."""
+    """Trains one run of the sweep, which records the command that would train it alone."""
     from ccr_cli.stages.train.stage import train
 
     words = without_option(without_option(recorded_words(), "--sweep"), "--shard")

@@ -38,7 +38,7 @@ def translate(
     if cache:
         os.environ["CCR_CACHE"] = str(cache.absolute())
     inputs = call.inputs()
-    if "help" in options.settings and len(inputs.all("dataset")) != 1:  # else its engine lists its own
+    if "help" in options.settings and len(inputs.all("dataset")) != 1:  # else the engine lists its own options
         list_options("translators", "hf")
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import on_ray

@@ -143,7 +143,7 @@ def outage(last: "Failure", server: str, translated: int, limits: "Limits", url:
 
 
 def masker(secrets: Mapping[str, str]) -> Callable[[str], str]:
-    """Returns a function that makes text safe to show: masks keys, drops URL queries, folds white space, cuts."""
+    """Returns a function that makes text safe to show: no keys, no URL queries, single spaces, limited length."""
     forms = {
         form: f"[{variable}]"
         for variable, secret in secrets.items()
@@ -311,7 +311,7 @@ class Client:
         return Connection(self.limits.timeout, self.mask)
 
     def take(self) -> float:
-        """Takes the next turn and returns 0, or returns the seconds until it; turns are evenly spaced by `rate`."""
+        """Takes the next turn and returns 0, or the seconds until it; turns are evenly spaced, `rate` a second."""
         with self.lock:
             now = self._clock()
             if now < self._next:
