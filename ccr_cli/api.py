@@ -125,7 +125,7 @@ def _keyword(field: dataclasses.Field[Any]) -> str:
 
 
 def _texts(value: Any) -> list[str]:
-    """Converts the value of a keyword to values on a command line, one for each time that its flag is given."""
+    """Converts the value of a keyword to command-line values, one for each time that its flag is given."""
     if isinstance(value, Mapping):
         return [f"{key}={text}" for key, each in value.items() for text in _texts(each)]
     if isinstance(value, str) or not isinstance(value, Iterable):
@@ -216,7 +216,7 @@ class _Call:
 
 
 def _words(artifacts: Any) -> Iterator[str]:
-    """Yields the paths and names in artifacts and, recursively, in lists of them."""
+    """Yields the paths and names of artifacts, also of those in nested lists."""
     for each in artifacts:
         if isinstance(each, str | os.PathLike):
             yield os.fspath(each)

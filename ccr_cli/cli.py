@@ -1,4 +1,4 @@
-"""The command line: registers the commands, nothing else."""
+"""The command line: registers the commands and starts the program."""
 
 import contextlib
 import importlib

@@ -32,7 +32,7 @@ MALFORMED = (ArithmeticError, AttributeError, ImportError, LookupError, OSError,
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 PREPROCESSOR_HINT = "its folder needs the preprocessor_config.json that was published with it"
 _SQUASHING_TORCHVISION = {"DINOv3ViTImageProcessor", "DINOv3ViTImageProcessorFast"}
-"""Processors that exist for torchvision only. They resize values from 0 to 1, not levels: a difference below one."""
+"""Processors for torchvision only. They resize values from 0 to 1, not levels: less than one level of difference."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Config:
     """Options of the encoder."""
 
     weights: str = ""
-    """File of weights."""
+    """File with the published weights."""
 
     output: Literal["clip", "segments", "logits"] = "clip"
     """clip: 1,024 numbers per clip; segments: the same per eight frames; logits: class scores, 400 as published."""

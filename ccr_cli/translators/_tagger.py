@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 _LONG = 8192
-"""Longer texts, in bytes, get a process of their own; less than the capacity of a pipe."""
+"""Texts of more bytes than this, which is less than a pipe holds, get a process of their own."""
 
 
 def main() -> None:
