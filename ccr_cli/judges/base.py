@@ -1,8 +1,8 @@
 """The contract of a judge: what every file of this folder defines.
 
 A judge gives the probability that training pairs match. It is one file: the first line of its docstring is its help,
-and its ``JUDGE`` is a ``Judge``, whose attributes declare what it can do and whose ``judge`` reads the triplets. Kinds
-that several judges share are defined here:
+and its ``JUDGE`` is a ``Judge``, whose attributes declare what it can do and whose ``judge`` judges the triplets. Two
+kinds that several judges share are defined here:
 
 - ``BatchJudge(clean_probability)``: ``clean_probability(score_BB, mask_BB=None) -> Tensor (B,)``, without gradient. The
   scores are evidence or similarities of one batch, the training pairs on the diagonal; rows and columns are
@@ -12,7 +12,7 @@ that several judges share are defined here:
   items). Scores that are not finite raise ValueError, higher scores never give lower probabilities, and the answer
   depends on the values alone, not on their order.
 
-A judge of another kind derives from ``Judge`` in its own file; nothing else needs to know of it.
+A judge of another kind derives from ``Judge`` in its own file; no other code has to change.
 
 A pair is presumed to match: where nothing distinguishes the pairs (all scores equal, whatever the null sample; a
 tie; no rival) the answer is 1.
@@ -46,22 +46,22 @@ class Belief(Generic[P]):
     ST: P
 
     def map(self, change: Callable[[P], Q]) -> "Belief[Q]":
-        """Changes the probabilities of each side."""
+        """Applies a function to the probabilities of each side."""
         return Belief(change(self.VS), change(self.VT), change(self.ST))
 
     def tensors(self: "Belief[FloatArray]", device: torch.device, least: float) -> "Belief[Tensor]":
-        """The same as float32 on a device, `least` at least."""
+        """Converts the probabilities to float32 on a device, raised to at least `least`."""
         return self.map(lambda p_N: torch.from_numpy(p_N).float().clamp(min=least).to(device))
 
 
 def believe(side: str, probability: Callable[[str], P], ones: P) -> Belief[P]:
-    """The belief in all three sides that follows from judging one of them.
+    """Derives the belief in all three sides from those that the judge reads.
 
-    `cross_lingual` reads S-T alone and believes V-S. `cross_modal` reads V-S and V-T, each for itself; S-T then
-    matches where both match or neither does (a wrong picture leaves its two captions in agreement).
-    `both` believes V-T only where S-T and the picture agree.
+    `cross_lingual` reads S-T, gives V-T the same probability and trusts V-S. `cross_modal` reads V-S and V-T
+    separately; S-T then matches where both match or neither does (a wrong picture leaves its two captions in
+    agreement). `both` reads V-S and S-T; V-T gets the probability of S-T times that of V-S and V-T judged together.
 
-    `probability` is the judge's by `VS`, `VT`, `ST`, or `both`: V-S and V-T together; `ones` that of believed pairs.
+    `probability` is the judge's, for `VS`, `VT`, `ST`, or `both`: V-S and V-T together; `ones` is for trusted pairs.
     """
     if side == "cross_lingual":
         p = probability("ST")
@@ -82,15 +82,15 @@ class Opinion:
     shares: dict[str, float] = field(default_factory=dict)
     """Share of each kind of error, from a judge that tells them apart."""
     by_lang: "list[Opinion]" = field(default_factory=list)
-    """The opinions of each translation, where several were judged one by one."""
+    """One opinion per language, if the translations into several languages were judged separately."""
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Opinion":
-        """The belief in some of the triplets."""
+        """Selects the belief in some of the triplets, by row number."""
         return Opinion(Belief(self.p.VS[rows], self.p.VT[rows], self.p.ST[rows]))
 
 
 class Readings(Protocol):
-    """What a judge can read of the training triplets; sides are `VS`, `VT` and `ST`."""
+    """What a judge can read about the training triplets; sides are `VS`, `VT` and `ST`."""
 
     def __len__(self) -> int:
         """Number of triplets."""
@@ -99,28 +99,28 @@ class Readings(Protocol):
         """The model's cosine similarity (N,) of each side."""
 
     def null(self) -> Mapping[str, FloatArray]:
-        """The same (M,) of shuffled triplets."""
+        """The same for shuffled triplets, (M,)."""
 
     def batches(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor]]:
         """Random batches: row numbers (B,), scores (B, B) of a side, and the mask (B, B) of entries that take part."""
 
     def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor, Tensor]]:
-        """The same batches: row numbers (B,), the vectors (B, D) of either end of a side, and the mask (B, B)."""
+        """The same batches: row numbers (B,), the vectors (B, D) of both ends of a side, and the mask (B, B)."""
 
     @property
     def memory(self) -> dict[str, Tensor] | None:
-        """What the judge wrote there after the epoch before, to read and to change; None outside of training."""
+        """State that the judge keeps from epoch to epoch, and may change; None outside of training."""
 
     def leads(self, believed: Belief[FloatArray] | None = None) -> tuple[FloatArray, FloatArray]:
-        """Similarities less crowding of the triplets (N, 3) and of shuffled ones (M, 3), see `stages.shared.judging`.
+        """Similarities minus crowding, of the triplets (N, 3) and of shuffled ones (M, 3), see `stages.shared.judging`.
 
-        `believed` adds the other captions of an item to its picture, as far as they are believed.
+        `believed` adds the mean of an item's other captions to its picture, each weighted by the belief in it.
         """
 
     def agreement(self) -> tuple[FloatArray, FloatArray]:
-        """ChrF (0 to 100) of the two captions of the triplets (N,) and of shuffled ones (M,), without any model.
+        """ChrF (0 to 100) between the captions of the triplets (N,) and of shuffled ones (M,), without any model.
 
-        ArtifactError if there is nothing to compare the translations with.
+        Raises ArtifactError without back-translations or other translations to compare with.
         """
 
     def coverage(self) -> tuple[FloatArray, FloatArray]:
@@ -129,19 +129,19 @@ class Readings(Protocol):
     def margin(self) -> tuple[FloatArray, FloatArray]:
         """Margin of the captions of the triplets (N,) and of shuffled ones (M,) by a sentence encoder.
 
-        UsageError if none is named.
+        Raises UsageError if no encoder is named.
         """
 
     def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
-        """The cosine similarities by that encoder; None if none is named."""
+        """Cosine similarities (N,) and (M,) by the same sentence encoder; None if no encoder is named."""
 
     def file_scores(self) -> FloatArray:
-        """Scores (N,) from a file, NaN where it has none; UsageError if none is named."""
+        """Scores (N,) from a file, NaN where it has no score; raises UsageError if no file is named."""
 
     def witness_scores(self) -> Mapping[str, tuple[FloatArray, FloatArray]]:
-        """The scores of each witness that is there, of the triplets (N,) and of the same shuffled ones (M,).
+        """Scores by every available witness, of the triplets (N,) and of shuffled ones (M,), the same ones for all.
 
-        NaN where a witness has none; minus infinity for shuffled triplets that it has not seen.
+        NaN where a witness has no score; minus infinity if it cannot score shuffled triplets.
         """
 
     def wrong(self) -> Mapping[str, npt.NDArray[np.bool_]] | None:
@@ -152,10 +152,10 @@ class Judge(ABC):
     """A judge, and what it declares about itself."""
 
     speaks: Literal["never", "step", "epoch", "first", "start"] = "epoch"
-    """When it decides what training believes: at each step, from the batch; after each epoch, from all triplets; before
-    the first step, from the model as it is then; at the start, without a model; or never. `step` is for `BatchJudge`
-    alone. Other judges judge several languages one by one: translations into one are nearer to their captions than
-    those into another, and no more often right."""
+    """When it judges for training: `step`, each batch; `epoch`, all triplets after each epoch; `first`, all before the
+    first step, with the model as it is then; `start`, all at the start, without a model; or `never`. `step` is only for
+    `BatchJudge`. Other judges judge each language separately: translations into one language can be nearer to their
+    captions than those into another without being right more often."""
     takes_side: bool = False
     """Whether `--judge-side` sets which similarity it reads; other judges choose themselves."""
     mixture: bool = False
@@ -165,7 +165,7 @@ class Judge(ABC):
     reads: frozenset[str] = frozenset()
     """The options of `judges.config.JudgeConfig` that it reads."""
     other_translations: bool = False
-    """Whether it also reads the other translations of the captions that a workspace has (`ccr diagnose --witness`)."""
+    """Whether it also reads other translations of the captions in the workspace (`ccr diagnose --witness`)."""
     knows_truth: bool = False
     """Whether it reads the truth about synthetic noise: an upper bound, never a result."""
 
@@ -220,10 +220,10 @@ class EpochJudge(Judge):
 
 
 def load_judge(name: str) -> Judge:
-    """Loads the judge of a file of this folder.
+    """Loads a judge by its name.
 
     Raises:
-        UsageError: If there is none of that name, or it does not load.
+        UsageError: If no judge has that name, or it does not load.
     """
     judge: Judge = registry.load("judges", name).JUDGE
     return judge
@@ -273,7 +273,7 @@ def rising_interval(low: tuple[float, float], high: tuple[float, float]) -> tupl
     Gaussians of unequal width cross twice; beyond the turning point of the log-odds, quadratic in the score, a
     higher score would give a lower probability.
 
-    Either is its mean and standard deviation. One end of the interval is infinite.
+    Each Gaussian is given as mean and standard deviation. At least one end of the interval is infinite.
     """
     (low_mean, low_width), (high_mean, high_width) = low, high
     curvature = low_width**-2 - high_width**-2  # of the log-odds

@@ -2,8 +2,8 @@
 
 Han et al., "Learning to Rematch Mismatched Pairs for Robust Cross-Modal Retrieval", CVPR 2024, arXiv 2403.05105, as in
 its code: the losses of ``hinge``, scaled to [0, 1]. The code calls a library for the fit; here each step of expectation
-maximisation sets the moments, as Arazo et al., "Unsupervised Label Noise Modeling and Loss Correction", ICML 2019.
-(The greatest likelihood would be that of a narrow distribution of the losses near 0, and of another of all the rest.)
+maximisation matches moments, as Arazo et al., "Unsupervised Label Noise Modeling and Loss Correction", ICML 2019.
+(Maximum likelihood would fit a narrow distribution to the losses near 0, and another to all the rest.)
 """
 
 from typing import NamedTuple
@@ -29,7 +29,7 @@ class Beta(NamedTuple):
 
     @classmethod
     def of(cls, x_N: FloatArray, weight_N: FloatArray) -> "Beta":
-        """The one with the mean and the variance of weighted values."""
+        """Fits a beta distribution to the mean and the variance of weighted values."""
         total = max(float(weight_N.sum()), _TINY)
         mean = float(np.clip((weight_N * x_N).sum() / total, EDGE, 1 - EDGE))
         variance = max(float((weight_N * (x_N - mean) ** 2).sum() / total), _LEAST_VARIANCE)
@@ -47,11 +47,11 @@ class Beta(NamedTuple):
 
 
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = None) -> FloatArray:
-    """Posterior probability of the component with the lower mean loss; a score is a loss with its sign changed.
+    """Posterior probability of the component with the lower mean loss; scores are negated losses.
 
-    The fit starts with the scaled loss as the probability of being noisy, without randomness. Where the log-odds turn,
-    a higher score would give a lower probability: it is held at its value there. 1 for all where fewer than two values
-    differ. The null sample is not used.
+    The fit starts with the scaled loss as the probability of being noisy, without randomness. Beyond the turning point
+    of the log-odds a higher score would give a lower probability, so the probability is held at its value there. 1 for
+    all with fewer than two distinct scores. The null sample is not used.
     """
     score_N = epoch_scores(score_N, "score_N")
     if len(score_N) < 2 or all_equal(score_N):
@@ -67,7 +67,7 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
 
 
 def fit(x_N: FloatArray) -> tuple[Beta, Beta, float]:
-    """The component with the lower mean, the other one, and the logarithm of the ratio of their shares."""
+    """Fits the component with the lower mean and the other one; also returns the log ratio of their shares."""
     noisy_N = x_N
     for _ in range(_ROUNDS):
         share = float(np.clip(noisy_N.mean(), _LEAST_SHARE, 1 - _LEAST_SHARE))

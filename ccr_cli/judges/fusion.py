@@ -1,9 +1,9 @@
-"""All witnesses as one: words, dictionary, encoder, scores, a trained model.
+"""All available witnesses combined: words, dictionary, encoder, scores, a trained model.
 
-Each witness ranks the pairs; its ranks become normal scores, which are added, each weighted by its correlation with the
-sum of all: a witness counts as far as the others bear it out. Where one is missing the others decide. Shuffled pairs
-get their scores by their place among the given ones, and the probability is that of ``lexical``, as is the order where
-nothing but the translations themselves is there.
+Each witness ranks the pairs; the ranks become normal scores, which are added, weighted by each witness's correlation
+with the sum of all: a witness counts as far as the others confirm it. Where one has no score, the others decide.
+Shuffled pairs are scored by their rank among the given ones. The probability is that of ``lexical``, and so is the
+order if the translations themselves are the only witness.
 
 Shapes: N training pairs, M pairs of the null, W witnesses.
 """
@@ -20,7 +20,7 @@ from ccr_cli.judges.lexical import clean_probability as clean_probability
 def normal_scores(score_N: FloatArray, among_N: FloatArray) -> FloatArray:
     """The normal quantile of each score's middle rank among others; NaN stays NaN.
 
-    What is below or above all of them is put half a rank beyond.
+    Scores below or above all the others are placed a quarter of a rank beyond them.
     """
     known = np.sort(among_N[~np.isnan(among_N)])
     rank_N = (np.searchsorted(known, score_N) + np.searchsorted(known, score_N, "right")) / 2
@@ -29,7 +29,7 @@ def normal_scores(score_N: FloatArray, among_N: FloatArray) -> FloatArray:
 
 
 def fused(witnesses: Iterable[tuple[FloatArray, FloatArray]]) -> tuple[FloatArray, FloatArray]:
-    """Fuses the scores of witnesses, of given (N) and of shuffled pairs (M); NaN where one has none, 0 without any."""
+    """Combines the witnesses' scores of given (N) and shuffled pairs (M); NaN is no score; pairs without any get 0."""
     pairs = [(normal_scores(given_N, given_N), normal_scores(null_M, given_N)) for given_N, null_M in witnesses]
     given_NW, null_MW = (np.stack(side, axis=1) for side in zip(*pairs, strict=True))
     filled_NW = np.nan_to_num(given_NW)
@@ -54,7 +54,7 @@ class FusionJudge(Judge):
     reads = frozenset({"dictionary", "parallel", "sentence_encoder", "scores"})
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Believes V-S, and the other sides as far as the witnesses do."""
+        """Trusts V-S; the other sides get the probability from the witnesses."""
         p_N = clean_probability(*fused(readings.witness_scores().values()))
         return Opinion(Belief(np.ones(len(readings)), p_N, p_N))
 

@@ -1,7 +1,7 @@
 """Two Gaussians fitted to the pairs' similarities; the upper one is clean.
 
-The judge of NCR (Huang et al., NeurIPS 2021) on similarities instead of losses. It also splits
-the pairs where all are clean; ``two-group`` does not.
+The judge of NCR (Huang et al., NeurIPS 2021) on similarities instead of losses. It splits
+the pairs even if all are clean; ``two-group`` does not.
 """
 
 import warnings
@@ -19,9 +19,9 @@ def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike | None = Non
 
     The fit starts from two quantiles of the standardised scores, without randomness, and runs until the
     likelihood converges: at scikit-learn's default tolerance 10 % of mismatches come out as 29 %.
-    Gaussians of unequal width cross twice: beyond the outer crossing's turning point the posterior would fall
-    again as the score rises; it is held at its value there, so that a higher score never gives a lower
-    probability. 1 for all where fewer than two values differ. The null sample is not used.
+    Gaussians of unequal width cross twice: beyond the turning point of the log-odds the posterior would fall
+    again as the score rises, so it is held at its value there. 1 for all with fewer than two distinct scores.
+    The null sample is not used.
     """
     score_N = epoch_scores(score_N, "score_N")
     if len(score_N) < 2 or all_equal(score_N):

@@ -27,7 +27,7 @@ def hinges(sim_BB: Tensor, mask_BB: Tensor) -> Tensor:
 
 
 class LossJudge(Judge):
-    """Judges the losses of all pairs, each in its batch."""
+    """Judges all pairs by their losses in random batches."""
 
     takes_side = True
     mixture = True
@@ -35,7 +35,7 @@ class LossJudge(Judge):
     def __init__(
         self, loss: Callable[[Tensor, Tensor], Tensor], clean_probability: Callable[[FloatArray], FloatArray]
     ) -> None:
-        """`loss` is that of each pair (B,) from similarities and mask (B, B); the higher a score the better."""
+        """`loss` gives losses (B,) from similarities and mask (B, B); `clean_probability` takes the negated losses."""
         self.loss, self.clean_probability = loss, clean_probability
 
     def judge(self, readings: Readings, side: str) -> Opinion:

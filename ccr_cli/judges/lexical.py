@@ -1,8 +1,8 @@
-"""Words of caption and translation that account for each other; no model.
+"""Word alignment between caption and translation; no model.
 
-The words are aligned by IBM model 1 on the training pairs themselves (`metrics/lexical.py`). Captions with the
-translations of other captions take part in the learning, so that they are memorised as wrong pairs are, and show where
-the scores of wrong pairs lie: no tether is needed, as in ``two_group``.
+IBM model 1 aligns the words, learned from the training pairs themselves (`metrics/lexical.py`). Captions paired with
+translations of other captions are learned too, so that they are memorised as wrong pairs are, and their scores show
+where those of wrong pairs lie. So, unlike ``two_group``, it needs no tether.
 
 Shapes: N training pairs, M pairs of the null.
 """
@@ -14,15 +14,15 @@ from scipy.optimize import isotonic_regression
 from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, epoch_scores
 
 _TIE = 1e-6
-"""What the order of the scores adds to equal probabilities."""
+"""Weight of the scores' order, which separates equal probabilities."""
 
 
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArray:
     """1 - pi0 f_wrong / f, the local false-discovery rate (Efron et al., JASA 2001), which falls as scores rise.
 
-    Isotonic regression of "is of the null" on the scores of both samples gives f_wrong / f; twice the share of pairs
+    Isotonic regression of "is a null pair" on the scores of both samples gives f_wrong / f; twice the share of pairs
     below the median of the null is pi0 (Storey, 2002). Equal probabilities differ by at most 0.000001, in the order of
-    the scores. 1 for all without a null.
+    the scores. 1 for all without a null sample.
     """
     score_N, null_M = epoch_scores(score_N, "score_N"), epoch_scores(null_M, "null_M")
     if not len(score_N) or not len(null_M):
@@ -47,7 +47,7 @@ class LexicalJudge(Judge):
     other_translations = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Believes V-S, and the other sides as far as the words account for each other."""
+        """Trusts V-S; the other sides get the probability from the words."""
         p_N = clean_probability(*readings.coverage())
         return Opinion(Belief(np.ones(len(readings)), p_N, p_N))
 

@@ -1,8 +1,8 @@
-"""Caption and translation are near to a sentence encoder; without training.
+"""Similarity of caption and translation by a sentence encoder, without training.
 
-Any multilingual sentence encoder of transformers that ``sentence_encoder`` names; margins as in `metrics/margin.py`.
-It has not learned from the pairs, so shuffled ones show where wrong ones lie, and the probability is that of
-``lexical``.
+Uses the multilingual sentence encoder of transformers that ``sentence_encoder`` names, and the margins of
+`metrics/margin.py`. The encoder has not learned from the pairs, so shuffled pairs show where wrong ones lie, and the
+probability is that of ``lexical``.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ class MarginJudge(Judge):
     reads = frozenset({"sentence_encoder"})
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Believes V-S, and the other sides as far as the captions are near."""
+        """Trusts V-S; the other sides get the probability from the margins."""
         p_N = clean_probability(*readings.margin())
         return Opinion(Belief(np.ones(len(readings)), p_N, p_N))
 

@@ -1,13 +1,13 @@
-"""How far a frozen model's similarity is above shuffled pairs; before training.
+"""How far a frozen model's similarity exceeds that of shuffled pairs, before training (OSA).
 
 "One-step Noisy Label Mitigation" (arXiv 2410.01944): x = s - beta, w = x^2 (1 - x) for x > 0, else 0. beta is the mean
-similarity of shuffled pairs, where the paper feeds the model random inputs. The answer is w / (4/27), its share of the
-largest weight; it is held at 1 for x >= 2/3, where w would fall again. It is a weight, no posterior: a pair at x = 0.2
-has 0.22, and ratios matter, not levels.
+similarity of shuffled pairs; the paper feeds the model random inputs instead. The result is w / (4/27), the share of
+the largest weight, held at 1 for x >= 2/3, where w would fall again. It is a weight, not a posterior: a pair at x = 0.2
+gets 0.22, and ratios matter, not levels.
 
-V-T and V-S are read from the run before its first step, which must be aligned by then (`head=identity` or `residual`),
-S-T from the sentence encoder that ``sentence_encoder`` names, else from the run too. The authors' code differs: it
-divides 100 x by the largest of the batch, and its w = x^2 (1 - x^2) gives the best pair of each batch 0.
+V-T and V-S are read with the run's model before its first step, which must be aligned already (`head=identity` or
+`residual`); S-T with the sentence encoder that ``sentence_encoder`` names, or else with that model too. The authors'
+code differs: it divides 100 x by the batch's largest, and its w = x^2 (1 - x^2) gives the best pair of a batch 0.
 """
 
 import numpy as np
@@ -16,11 +16,11 @@ import numpy.typing as npt
 from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, all_equal, believe, epoch_scores
 
 PEAK = 2 / 3
-"""Where w is largest, 4/27."""
+"""The x at which w is largest, 4/27."""
 
 
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArray:
-    """W / (4/27) of cosine similarities (N,), given those of shuffled pairs (M,).
+    """Relative weights w / (4/27) of cosine similarities (N,), given those of shuffled pairs (M,).
 
     1 for all if the scores are all equal, or there are no shuffled pairs.
     """
@@ -39,7 +39,7 @@ class OsaJudge(Judge):
     reads = frozenset({"sentence_encoder"})
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Judges all pairs at once; where `both` judges V-S and V-T together, by their mean."""
+        """Judges all pairs at once; V-S and V-T together (for `both`) by the mean of their similarities."""
 
         def probability(name: str) -> FloatArray:
             read = readings.sentence_similarities() if name == "ST" else None

@@ -1,13 +1,13 @@
-"""Whether two sides see the same neighbours in a batch, averaged over the epochs.
+"""Agreement of a pair's two sides about their neighbours in the batch, averaged over epochs (GSC).
 
-GSC (CVPR 2024, arXiv 2405.16996), as in its code. A = sigmoid(cosine / 0.07) of the first sides of a batch with each
-other, A' of the second ones. Two readings of pair i, of the two rows with each column k weighted by y_k: c, the cosine
-of row i of A and row i of A'; and o, its own share of the softmax over the batch's similarities, the mean of both
-directions. h is the posterior of the upper of two Gaussians on all c. Each is averaged over the epochs, 0.7 new and 0.3
-old, from 1, and the lesser of the two is y.
+GSC (CVPR 2024, arXiv 2405.16996), as in its code. A = sigmoid(cosine / 0.07) holds the similarities among the first
+sides of a batch, A' those among the second sides. Pair i has two readings: c, the cosine of row i of A and row i of A',
+both with each column k weighted by y_k; and o, the pair's own share of the softmax over the batch's similarities, the
+mean of both directions. h is the posterior of the upper of two Gaussians fitted to all c. h and o are each averaged
+over the epochs (0.7 new, 0.3 old, starting from 1), and y is the smaller of the two.
 
 The code collects c and o in training mode, step by step; here they are read after the epoch, in evaluation mode, in
-random batches. In a diagnosis, which remembers no epochs, passes over the same batches take their place.
+random batches. A diagnosis has no epochs; it makes several passes over the same batches instead.
 
 Shapes: N training pairs, B pairs in a batch, D embedding.
 """
@@ -21,11 +21,11 @@ from ccr_cli.judges.gmm import clean_probability
 
 TEMPERATURE, MOMENTUM = 0.07, 0.7
 PASSES = 5
-"""Passes without a memory: 0.3^5 of the first belief are left."""
+"""Passes without a memory (in a diagnosis); they leave the initial belief a weight of 0.3^5."""
 
 
 def agreement(one_BB: Tensor, two_BB: Tensor, weight_B: Tensor) -> Tensor:
-    """Reading c (B,): cosine of row i of either matrix, with each column weighted."""
+    """Reading c (B,): the cosine of row i of one matrix and row i of the other, with each column weighted."""
     return torch.cosine_similarity(one_BB * weight_B, two_BB * weight_B, dim=1, eps=1e-12)
 
 
@@ -41,17 +41,17 @@ def closeness(x_BD: Tensor) -> Tensor:
 
 
 def averaged(new_N: FloatArray, old_N: FloatArray) -> FloatArray:
-    """The belief after an epoch."""
+    """The moving average after an epoch."""
     return MOMENTUM * new_N + (1 - MOMENTUM) * old_N
 
 
 class StructureJudge(Judge):
-    """Judges batches, and remembers what it made of each pair."""
+    """Judges pairs within batches, and keeps a moving average of each pair's readings."""
 
     takes_side = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Judges all pairs once more; where `both` judges V-S and V-T together, by V-T."""
+        """Judges all pairs once more; V-S and V-T together (for `both`) by V-T alone."""
         known = {} if readings.memory is None else readings.memory
         size = len(readings)
 

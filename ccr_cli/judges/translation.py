@@ -1,7 +1,7 @@
 """Agreement of caption and translation as texts: a filter before any training.
 
-Round-trip chrF where there are back-translations, or the chrF of another engine's translation of the same caption;
-``two_group`` turns it into a probability, since the chrF of captions of different items is known.
+Reads round-trip chrF if there are back-translations, or else chrF against another engine's translation of the same
+caption. ``two_group`` turns it into a probability, with the chrF of captions of different items as the null.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ class TextJudge(Judge):
     compares_texts = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Believes V-S, and the other sides as far as the captions agree."""
+        """Trusts V-S; the other sides get the probability from the captions' agreement."""
         p_N = clean_probability(*readings.agreement())
         return Opinion(Belief(np.ones(len(readings)), p_N, p_N))
 

@@ -2,14 +2,14 @@
 
 A triplet (V, S, T) has three similarities, and an error shows as a pattern of them: a wrong translation fails V-T and
 S-T, a wrong picture V-S and V-T, a wrong source caption V-S and S-T. So the triplets are a mixture of five hypotheses:
-nothing is wrong, T, V or S is wrong, or all are. Each side has one density where it matches and one where not; a
+nothing is wrong, T, V or S is wrong, or all are. Each side has a density for matches and one for mismatches, and a
 hypothesis is the product of three of them. Expectation maximisation fits the shares of the hypotheses and the densities
 together, with the densities of mismatched sides tethered to the shuffled triplets, as in ``two_group``. The shares show
 the kind of noise, and nobody has to choose a side.
 
-As opinions over one frame this is Dempster's rule with all mass on single hypotheses, which is Bayes' rule: the three
-similarities count as independent under a hypothesis. That exactly one side of a triangle fails is no hypothesis, so
-contradicting opinions are resolved instead of averaged. Our own; not from a paper.
+In terms of belief functions this is Dempster's rule with all mass on single hypotheses, which is Bayes' rule: the three
+similarities count as independent under a hypothesis. No hypothesis has exactly one failing side, so contradicting
+opinions are resolved instead of averaged. The method is our own, not from a paper.
 
 Shapes: N triplets, M shuffled ones, H the five hypotheses; sides are V-S, V-T, S-T, in this order.
 """
@@ -23,21 +23,21 @@ from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, ep
 from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, WIDTH
 
 HYPOTHESES = ("none", "translation", "visual", "source", "all")
-"""What is wrong."""
+"""What is wrong in a triplet."""
 _FAILS_H3 = np.array(
     [[False, False, False], [False, True, True], [True, True, False], [True, False, True], [True, True, True]]
 )
 _TETHER = 0.1
 """Weight of the shuffled triplets in the mean and width of a mismatched side, as a fraction of the triplets. With less,
-the lower tail of clean pairs counts as mismatched: 4 % of clean Flickr8k-CN at 0.0002, 0.6 % at 0.1, which is as good
-or better at 40 % noise of either kind."""
+the lower tail of clean pairs counts as mismatched: 4 % of clean Flickr8k-CN at 0.0002, but 0.6 % at 0.1, which is as
+good or better at 40 % noise of either kind."""
 _ROUNDS, _TOLERANCE, _TINY = 500, 1e-6, 1e-12
 _ROUNDING = 1e-5
 """Rounding error of cosines in float32."""
 
 
 class Triangle(NamedTuple):
-    """The fitted mixture; scores in standard deviations of the shuffled triplets, from their mean."""
+    """The fitted mixture; scores are standardised by mean and standard deviation of the shuffled triplets."""
 
     share_H: FloatArray
     """Share of each hypothesis."""
@@ -50,7 +50,7 @@ class Triangle(NamedTuple):
 
 
 def clean_probability(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
-    """Probability that each side of each triplet matches (N, 3); 1 for all if the shuffled ones hold no information.
+    """Probability that each side of each triplet matches (N, 3); 1 for all if the shuffled ones are uninformative.
 
     Scores are the similarities V-S, V-T, S-T of the triplets and of shuffled ones; ValueError if they are not finite.
     """
@@ -121,7 +121,7 @@ class TriangleJudge(Judge):
     mixture = True
 
     def judge(self, readings: Readings, side: str) -> Opinion:
-        """Judges the triplets alone, then again with the believed captions of an item added to its picture."""
+        """Judges each triplet alone, then again with the believed other captions of its item added to its picture."""
         alone = Belief(*clean_probability(*readings.leads()).T)
         p_NH = weigh(*readings.leads(alone))
         return Opinion(Belief(*sides(p_NH).T), dict(zip(HYPOTHESES[1:], p_NH.mean(0)[1:].tolist(), strict=True)))

@@ -33,7 +33,7 @@ _BINS, _ROUNDS, _TOLERANCE, _TINY = 4096, 1000, 1e-6, 1e-12
 
 
 class GaussianPair(NamedTuple):
-    """The fitted mixture; scores in standard deviations of the null, from its mean."""
+    """The fitted mixture; scores are standardised by mean and standard deviation of the null."""
 
     pi0: float
     """Share of mismatched pairs."""
@@ -48,7 +48,7 @@ class GaussianPair(NamedTuple):
 
 
 def clean_probability(score_N: npt.ArrayLike, null_M: npt.ArrayLike) -> FloatArray:
-    """(1 - pi0) f_right / f at every score; no threshold is involved.
+    """Probability of matching, (1 - pi0) f_right / f, at every score, without a threshold.
 
     1 for all if the scores of the null sample, or those of the pairs, are all equal.
     """
