@@ -1,9 +1,9 @@
 """A Transformer block over tokens or frames, and the cross-attention that shares its weights.
 
-Everything but the attention itself runs on the rows that exist, so padding costs nothing there, and nowhere reaches
-an embedding.
+Everything but the attention itself runs on existing rows only, so padding costs nothing there and never affects an
+embedding.
 
-Shape suffixes: B texts or items, L and M longest of them, W rows that exist in all of them, H heads, D dimension.
+Shape suffixes: B texts or items, L and M rows of the longest, W existing rows of all of them, H heads, D dimension.
 """
 
 import math
@@ -23,8 +23,8 @@ POSITION_SCALE = 0.1
 class TransformerBlock(nn.Module):
     """One layer of Vaswani et al. (2017): attention and a feed-forward network, both with post-normalisation.
 
-    The feed-forward network is as wide as its input, `dim`, which `heads` divides; `dropout` applies to what either
-    part adds to a row.
+    The feed-forward network is as wide as its input, `dim`, a multiple of `heads`. `dropout` applies to the output of
+    each part before it is added to its input.
     """
 
     def __init__(self, dim: int, heads: int = 8, dropout: float = 0.1) -> None:
@@ -38,7 +38,7 @@ class TransformerBlock(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x_WD: Tensor, places: Places) -> Tensor:
-        """Self-attention among the rows of a text."""
+        """Self-attention among the rows of each text or item."""
         q_BHLD, k_BHLD, v_BHLD = (self._heads(part(x_WD), places) for part in (self.query, self.key, self.value))
         read_BHLD = scaled_dot_product_attention(q_BHLD, k_BHLD, v_BHLD, attn_mask=places.mask_BL[:, None, None, :])
         return self._finish(x_WD + self.dropout(self._merge(read_BHLD, places)))
@@ -48,10 +48,10 @@ class TransformerBlock(nn.Module):
     ) -> Tensor:
         """Cross-attention with the weights of this block, NRCCR eq. (6): one row per row of `query`.
 
-        Rows that ask (English tokens) read rows that answer (translated tokens), each with their places. Before an
-        answer is normalised it is added to the `residual`, as the rest of the block has learned to read sums. `read`:
-        the rows of `memory` themselves, by the same attention, averaged over heads. `none`: nothing, as eq. (6) is
-        printed.
+        Query rows (English tokens, at the places `asking`) attend to memory rows (translated tokens, at `answering`).
+        The output is added to the `residual` before it is normalised, since the rest of the block has learned to read
+        sums. `read` is the memory rows themselves, weighted by the same attention averaged over heads; `none` is
+        nothing, as eq. (6) is printed.
         """
         share_BHLM = self.shares(query_WD, asking, memory_WD, answering)
         out_WD = self._merge(share_BHLM @ self._heads(self.value(memory_WD), answering), asking)
@@ -80,10 +80,10 @@ class TransformerBlock(nn.Module):
 
 
 class SequenceEncoder(nn.Module):
-    """From a text's tokens or a video's frames into the common space: positions, block, mean row, map.
+    """Encodes a text's tokens or a video's frames in the common space: positions, block, mean row, map.
 
-    The map is linear and followed by batch normalisation, as in NRCCR's code: without it the hinge with the
-    hardest negative draws what comes out of the block into one point. `dropout` is that of the mean row.
+    The map is linear and followed by batch normalisation, as in NRCCR's code: without the latter, the hardest-negative
+    hinge loss collapses the block's outputs to one point. `dropout` applies to the mean row.
     """
 
     def __init__(self, in_dim: int, dim: int, heads: int = 8, block_dropout: float = 0.1, dropout: float = 0.0) -> None:
@@ -94,7 +94,7 @@ class SequenceEncoder(nn.Module):
         self.linear, self.batch_norm = nn.Linear(in_dim, dim, bias=False), nn.BatchNorm1d(dim)
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Returns (B, D), not normalised; padding plays no part."""
+        """Returns (B, D), not normalised; padding has no effect."""
         x_WD, places = self._placed(x_BLD, mask_BL)
         return self._map(places.mean(self.block(x_WD, places)))
 
@@ -107,7 +107,7 @@ class SequenceEncoder(nn.Module):
         return self._map(asking.mean(answer_WD))
 
     def attention(self, query_BLD: Tensor, query_BL: Tensor, memory_BMD: Tensor, memory_BM: Tensor) -> Tensor:
-        """What `cross` reads by, the mean over heads: shares (B, L, M)."""
+        """Attention weights (B, L, M) that `cross` uses, averaged over heads."""
         return self.block.shares(*self._placed(query_BLD, query_BL), *self._placed(memory_BMD, memory_BM)).mean(1)
 
     def _placed(self, x_BLD: Tensor, mask_BL: Tensor) -> tuple[Tensor, Places]:
@@ -124,13 +124,13 @@ class SequenceEncoder(nn.Module):
 
 
 def placed(x_WD: Tensor, places: Places, scale: Tensor) -> Tensor:
-    """Rows of mean 0 and variance 1, plus their positions: those of n-grams or frames have no order otherwise."""
+    """Standardises rows (mean 0, variance 1) and adds positions, without which n-grams and frames have no order."""
     x_WD = layer_norm(x_WD, x_WD.shape[1:])
     return x_WD + scale * positions(places.mask_BL.shape[1], x_WD.shape[1], x_WD.device)[places.place_N]
 
 
 def positions(length: int, dim: int, device: torch.device) -> Tensor:
-    """Sinusoids (L, D) of Vaswani et al. (2017), section 3.5: no table, so no longest text."""
+    """Sinusoids (L, D) of Vaswani et al. (2017), section 3.5: no table, so any length is possible."""
     step_L1 = torch.arange(length, device=device, dtype=torch.float32).unsqueeze(1)
     rate_E = torch.exp(torch.arange(0, dim, 2, device=device) * (-math.log(10000.0) / dim))
     angle_LE = step_L1 * rate_E

@@ -1,6 +1,6 @@
 """The dual encoder: pictures and texts of any language in one space of unit vectors.
 
-Shape suffixes: B rows, V visual items, N rows of all of them, D dimension.
+Shape suffixes: B rows, V visual items, N rows of all items, D dimension.
 """
 
 from torch import Tensor, nn
@@ -21,11 +21,11 @@ class DualEncoder(nn.Module):
     else.
 
     Args:
-        visual_head: from the features' dimension to D; features that are in the common space have an `AlignedHead`.
+        visual_head: maps features to D dimensions; an `AlignedHead` for features already in the common space.
         text_encoder: shared by all languages.
-        text_head: from the text encoder's dimension to D; None when the encoder's is D already.
-        text_dropout: share of the text vectors' units that training switches off.
-        pooling: makes one vector of an item's rows behind the head; None: their mean goes through the head.
+        text_head: maps the text encoder's output to D dimensions; None if it has D already.
+        text_dropout: dropout probability of the text vectors' units.
+        pooling: pools an item's rows after the head; None: the head maps their mean.
     """
 
     tower: VisualTower | None
@@ -51,7 +51,7 @@ class DualEncoder(nn.Module):
     def see(self, visual: Rows) -> tuple[Tensor, Tensor]:
         """Returns features (N, D) and where those of each item begin; without a tower these are the inputs.
 
-        With one the rows are pictures (N, 3, H, W), each of which gives a feature, or one for each of its patches.
+        With a tower, the rows are pictures (N, 3, H, W), and each gives one feature, or one per patch.
         """
         offsets_V1 = visual.offsets_V1
         if self.tower is None:
@@ -60,7 +60,7 @@ class DualEncoder(nn.Module):
         return (output, offsets_V1) if output.ndim == 2 else (output.flatten(0, 1), offsets_V1 * output.shape[1])
 
     def pool_visual(self, visual: Rows) -> Tensor:
-        """Returns the same vectors before they are normalised."""
+        """Returns the vectors (V, D) of visual items before normalisation."""
         rows_ND, offsets_V1 = self.see(visual)
         if self.pooling is None:
             out_VD: Tensor = self.visual_head(mean_rows(rows_ND, offsets_V1))
@@ -73,7 +73,7 @@ class DualEncoder(nn.Module):
         return normalize(self.pool_text(texts), dim=-1)
 
     def pool_text(self, texts: Texts) -> Tensor:
-        """Returns the same vectors before they are normalised."""
+        """Returns the vectors (B, D) of texts before normalisation."""
         out_BD = self.text_encoder(texts)
         if self.text_head is not None:
             out_BD = self.text_head(out_BD)
@@ -81,7 +81,7 @@ class DualEncoder(nn.Module):
         return dropped_BD
 
     def plain(self) -> Plain:
-        """Returns the same model, as it retrieves, as plain layers."""
+        """Returns the model as plain layers for inference."""
         text = () if self.text_head is None else tuple(self.text_head.layers)
         head = tuple(layer.linear() if isinstance(layer, Residual) else layer for layer in self.visual_head.layers)
         visual = (Pool(), *head, Unit()) if self.pooling is None else (*head, self.pooling, Unit())

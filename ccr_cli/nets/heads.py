@@ -1,4 +1,4 @@
-"""Heads that carry an encoder's vectors into the common space, and the reversal of their gradient."""
+"""Heads that map an encoder's vectors into the common space, and gradient reversal."""
 
 import torch
 from torch import Tensor, nn
@@ -13,10 +13,10 @@ class Projection(nn.Module):
         in_dim: length of an input vector.
         out_dim: length of an output vector.
         hidden: units of a hidden layer; None for a linear map.
-        dropout: share of inputs, and of hidden units, that training switches off.
-        norm_input: give every input vector mean 0 and variance 1 first, for features of unknown scale.
+        dropout: dropout probability of inputs and hidden units.
+        norm_input: standardise every input vector first (mean 0, variance 1), for features of unknown scale.
         depth: number of hidden layers.
-        activation: what follows a hidden layer.
+        activation: activation after each hidden layer.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Projection(nn.Module):
 
 
 class Residual(nn.Linear):
-    """x + W x with W = 0 at the start, so that a vector begins as it is."""
+    """x + W x with W = 0 at the start, so that vectors are unchanged at first."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim, dim, bias=False)
@@ -58,7 +58,7 @@ class Residual(nn.Linear):
         return x_BD + super().forward(x_BD)
 
     def linear(self) -> nn.Linear:
-        """Returns the linear map that it is."""
+        """Returns the equivalent linear map."""
         same = nn.Linear(self.in_features, self.out_features)
         with torch.no_grad():
             same.weight.copy_(self.weight + torch.eye(self.in_features, device=self.weight.device))
@@ -67,12 +67,12 @@ class Residual(nn.Linear):
 
 
 class AlignedHead(nn.Module):
-    """The head of vectors that are in the common space already: nothing, or a `Residual` map.
+    """Head for vectors that are already in the common space: the identity, or a `Residual` map.
 
     Args:
         dim: length of a vector.
-        dropout: share of inputs that training switches off.
-        residual: whether there is a map.
+        dropout: dropout probability of inputs.
+        residual: whether to use a `Residual` map.
     """
 
     def __init__(self, dim: int, dropout: float = 0.0, residual: bool = False) -> None:
@@ -87,9 +87,9 @@ class AlignedHead(nn.Module):
 
 
 def reverse_gradient(x: Tensor) -> Tensor:
-    """Returns `x`, with the gradient of -x: one optimiser then serves an adversary and those whom it watches.
+    """Returns `x` with the gradient of -x, so that one optimiser trains an adversary and the layers before it.
 
-    What comes after minimises the loss, what came before maximises it. Ganin and Lempitsky, "Unsupervised domain
+    Layers after it minimise the loss, layers before it maximise it. Ganin and Lempitsky, "Unsupervised domain
     adaptation by backpropagation", ICML 2015.
     """
     return 2 * x.detach() - x

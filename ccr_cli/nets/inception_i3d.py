@@ -1,12 +1,12 @@
 """Inception-I3D on RGB: 1024-d features of a clip, or of every eight frames of it, and 400 classes of Kinetics.
 
 Carreira & Zisserman, "Quo Vadis, Action Recognition? A New Model and the Kinetics Dataset", CVPR 2017, figure 3:
-Inception-V1 (Szegedy et al., CVPR 2015) with every filter grown along time. Convolutions and pools are padded
-as TensorFlow's SAME does, so that an odd size rounds up; batch normalisation has its epsilon of 1e-3. (An epsilon of
-1e-5, or padding that does not look at the size, as some ports have them, give other features.)
+Inception-V1 (Szegedy et al., CVPR 2015) with every filter extended along time. Convolutions and pools are padded as
+in TensorFlow's SAME, so odd sizes round up, and batch normalisation has TensorFlow's epsilon of 1e-3. (Ports with an
+epsilon of 1e-5, or with padding that ignores the input size, give different features.)
 
-Parameters are named as in the PyTorch file of weights that circulates (`rgb_imagenet.pt`), and `from_state` also takes
-the names of the other port (`conv3d_1a_7x7`, `mixed_3b.branch_1.0`, `batch3d`, `conv3d_0c_1x1`).
+Parameters are named as in the widely used PyTorch weights (`rgb_imagenet.pt`); `from_state` also accepts the names of
+another port (`conv3d_1a_7x7`, `mixed_3b.branch_1.0`, `batch3d`, `conv3d_0c_1x1`).
 
 Shape suffixes: B clips, C channels, T frames, H height, W width, S segments of eight frames, D features, K classes.
 """
@@ -57,7 +57,7 @@ def same_padding(size: int, kernel: int, stride: int) -> tuple[int, int]:
 
 
 def pad_same(x_BCTHW: Tensor, kernel: Triple, stride: Triple) -> tuple[Tensor, Triple]:
-    """Pads what is not even on both sides; returns with it the padding that is left for the operation itself."""
+    """Pads explicitly if an axis needs uneven padding; also returns the padding left to the operation itself."""
     sides = [same_padding(size, k, s) for size, k, s in zip(x_BCTHW.shape[2:], kernel, stride, strict=True)]
     (t, t_after), (h, h_after), (w, w_after) = sides
     if (t, h, w) == (t_after, h_after, w_after):
@@ -66,13 +66,13 @@ def pad_same(x_BCTHW: Tensor, kernel: Triple, stride: Triple) -> tuple[Tensor, T
 
 
 def max_pool_same(x_BCTHW: Tensor, kernel: Triple, stride: Triple) -> Tensor:
-    """A pool padded as SAME; what comes in is at least 0, so zeros at the border change nothing."""
+    """Max pooling with SAME padding; inputs are at least 0, so zeros at the border change nothing."""
     x_BCTHW, padding = pad_same(x_BCTHW, kernel, stride)
     return functional.max_pool3d(x_BCTHW, kernel, stride, padding)
 
 
 class ConvUnit(nn.Module):
-    """A convolution padded as SAME, batch normalisation, ReLU; or, at the end, a convolution with a bias alone."""
+    """A SAME-padded convolution with batch normalisation and ReLU; the `last` one has a bias instead of both."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int = 1, stride: int = 1, last: bool = False) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class Mixed(nn.Module):
 
 
 class InceptionI3d(nn.Module):
-    """The network of K = `classes`; it is made to be used frozen, `.eval().requires_grad_(False)`."""
+    """The network with K = `classes` classes, meant to be used frozen: `.eval().requires_grad_(False)`."""
 
     def __init__(self, classes: int = 400) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class InceptionI3d(nn.Module):
         """Mean of the means of neighbouring segments, (B, D).
 
         The published head averages windows of two segments, then all windows, so segments at the ends count half. A
-        clip of one segment, to which that window does not fit, is its own mean.
+        clip of one segment, shorter than that window, keeps the segment's features.
         """
         if segment_BSD.shape[1] > 1:
             segment_BSD = (segment_BSD[:, 1:] + segment_BSD[:, :-1]) / 2
@@ -171,19 +171,19 @@ _RENAMED = (
 
 
 def usual_name(name: str) -> str:
-    """The name here of a parameter of either port."""
+    """Translates a parameter's name in either port to the name used here."""
     for pattern, new in _RENAMED:
         name = re.sub(pattern, new, name)
     return name
 
 
 def from_state(state: Mapping[str, Tensor], source: str) -> InceptionI3d:
-    """Builds the network, frozen and in float32, from weights by name, of either port; K is their number of classes.
+    """Builds the network, frozen and in float32, from named weights of either port; they determine K.
 
     `num_batches_tracked` is not needed. `source` is where the weights come from, for messages.
 
     Raises:
-        ArtifactError: If they are not those of the network.
+        ArtifactError: If the weights do not fit the network.
     """
     loaded = {usual_name(name): tensor for name, tensor in state.items() if not name.endswith(".num_batches_tracked")}
     last = loaded.get("logits.conv3d.weight")

@@ -10,18 +10,18 @@ from ccr_cli.errors import require_packages
 
 @dataclass(frozen=True)
 class Lora:
-    """Adapters of a text encoder."""
+    """Settings of a text encoder's adapters."""
 
     rank: int
     alpha: float
-    """What they add is scaled by alpha / rank."""
+    """The adapters' output is scaled by alpha / rank."""
     targets: tuple[str, ...]
-    """Names of the linear maps that have one."""
+    """Names of the linear maps that get an adapter."""
     first: int = 0
-    """The lowest layer that has some."""
+    """Lowest layer with adapters."""
 
     def config(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
+        """Returns the settings as JSON values."""
         return {**asdict(self), "targets": list(self.targets)}
 
 
@@ -31,7 +31,7 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
 
 
 def targets_of(model: Any) -> tuple[str, ...]:
-    """The layers that peft adapts in models of this type: query and value; every linear map for an unknown type.
+    """Names of the linear maps that peft adapts in models of this type (query and value); all for an unknown type.
 
     Raises:
         UnavailableError: peft is not installed.
@@ -45,7 +45,7 @@ def targets_of(model: Any) -> tuple[str, ...]:
 
 
 def add_lora(model: Any, lora: Lora) -> None:
-    """Puts adapters into a model, which change nothing at first, and freezes all other weights.
+    """Adds adapters to a model, which change nothing at first, and freezes all other weights.
 
     Raises:
         UnavailableError: peft is not installed.

@@ -1,4 +1,4 @@
-"""A table of which each text takes the mean of some rows, with a gradient of those rows alone.
+"""An embedding table whose rows are averaged per text, with a gradient for the used rows only.
 
 Shape suffixes: B texts, N ids of the batch, U ids without repetition, R rows of the table, D their width.
 """
@@ -12,11 +12,11 @@ from torch.nn.functional import embedding_bag
 
 
 class MeanBag(nn.EmbeddingBag):
-    """`nn.EmbeddingBag` of means whose sparse gradient is made without a copy of it for every id.
+    """`nn.EmbeddingBag` of means that computes its sparse gradient without a copy for every id.
 
-    The library writes the gradient of a text once for each of its ids, (N, D), and adds up equal ids in the optimiser.
-    This one adds up the texts that name an id, which is a sum over bags too. For one call a step the bits are the same
-    on a CPU. Where texts share most of their ids it takes a third of the time, and never that memory.
+    PyTorch copies a text's gradient once for each of its ids, (N, D), and sums equal ids in the optimiser. This class
+    sums the gradients of the texts that contain an id, which is a sum over bags too. With one call per step the result
+    is bit-identical on a CPU. It takes a third of the time if texts share most of their ids, and never that memory.
     """
 
     def __init__(self, rows: int, dim: int, sparse: bool) -> None:
@@ -51,7 +51,7 @@ class _Means(torch.autograd.Function):
         id_U, uses_U = sorted_N.unique_consecutive(return_counts=True)
         text_N = torch.arange(len(sizes_B), device=ids_N.device).repeat_interleave(sizes_B)[order_N]
         offsets_U1 = torch.cat([uses_U.new_zeros(1), uses_U.cumsum(0)])
-        # times the reciprocal, and not divided: so torch rounds
+        # multiplied by the reciprocal, not divided: torch rounds this way
         share_BD = grad_BD * (1 / sizes_B.clamp(min=1)[:, None].to(grad_BD.dtype))
         grad_UD = embedding_bag(text_N, share_BD, offsets_U1, mode="sum", include_last_offset=True)
         grad = torch.sparse_coo_tensor(id_U[None], grad_UD, ctx.shape, is_coalesced=True, check_invariants=False)

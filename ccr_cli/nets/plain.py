@@ -18,7 +18,7 @@ from ccr_cli.nets.text import TextEncoder, TransformerTextEncoder
 
 
 class Pool(nn.Module):
-    """One vector of many rows: of a text's tokens (of its n-grams, in the n-gram encoder), or of frames."""
+    """Pools rows into one vector: a text's tokens (n-grams in the n-gram encoder), or frames."""
 
     def __init__(self, how: TextPooling = "mean") -> None:
         super().__init__()
@@ -26,9 +26,9 @@ class Pool(nn.Module):
 
 
 class Block(nn.Module):
-    """One vector of many rows by a Transformer block, `encoder`, with the map behind it.
+    """Pools rows into one vector by a Transformer block and the map after it, both in `encoder`.
 
-    With `keeps_lone_row` a single row is left as it is: neither block nor map sees it.
+    With `keeps_lone_row` a single row skips both block and map.
     """
 
     def __init__(self, encoder: SequenceEncoder, keeps_lone_row: bool) -> None:
@@ -37,7 +37,7 @@ class Block(nn.Module):
 
 
 class Unit(nn.Module):
-    """To unit length."""
+    """Scales vectors to unit length."""
 
     def forward(self, x_BD: Tensor) -> Tensor:
         """Returns unit vectors (B, D)."""
@@ -46,18 +46,18 @@ class Unit(nn.Module):
 
 @dataclass(frozen=True)
 class Plain:
-    """A dual encoder whose two sides are layers in a row.
+    """A dual encoder whose two sides are sequences of layers.
 
-    `Pool`, `Block` or a `Pooling` makes one vector of rows; the rest maps each row, or that vector.
+    `Pool`, `Block` or a `Pooling` pools the rows into one vector; the other layers map each row, or that vector.
 
-    Dropout plays no part: it is the model as it retrieves.
+    It is the model at inference, so there is no dropout.
     """
 
     text_encoder: TextEncoder
-    """What makes the rows of a text."""
+    """Turns a text into rows."""
     text: tuple[nn.Module, ...]
     visual: tuple[nn.Module, ...]
-    """The same of an item's features."""
+    """Layers applied to an item's features; `text` has those applied to the rows of a text."""
 
     @property
     def dim(self) -> int:
@@ -94,7 +94,7 @@ WORDS = {
 
 
 def described(layers: Sequence[nn.Module]) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
-    """Layers as JSON values, and their tensors by the names that these give them.
+    """Describes layers as JSON values; also returns their tensors, by the names used there.
 
     Batch normalisation is folded into the linear map before it.
     """
@@ -158,7 +158,7 @@ def _block_tensors(encoder: SequenceEncoder) -> dict[str, Tensor]:
 
 
 def _over_padding(encoder: SequenceEncoder, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-    """The encoder's output in evaluation mode, by operations of known shapes: ONNX has no others."""
+    """The encoder's output in evaluation mode, computed on padded rows: ONNX needs shapes known beforehand."""
     block, (_, length, dim) = encoder.block, x_BLD.shape
     x_BLD = layer_norm(x_BLD, (dim,)) + encoder.position_scale * positions(length, dim, x_BLD.device)
     parts = (block.query, block.key, block.value)

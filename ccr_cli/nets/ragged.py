@@ -1,6 +1,6 @@
-"""Ragged rows (tokens of texts, frames of videos) as padded blocks, and one vector of each text's or item's rows.
+"""Padding and pooling of ragged rows (tokens of texts, frames of videos).
 
-Shape suffixes: B texts or items, N rows of all of them, L longest, D dimension.
+Shape suffixes: B texts or items, N rows of all of them, L rows of the longest, D dimension.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ TextPooling = Literal["mean", "cls", "max", "last", "own"]
 
 
 class Texts(Protocol):
-    """A batch of tokenised texts, as `data.tokens.Tokens` is one: text b has the ids offsets[b] to offsets[b + 1]."""
+    """A batch of tokenised texts, such as `data.tokens.Tokens`: text b has the ids offsets[b] to offsets[b + 1]."""
 
     @property
     def ids_N(self) -> Tensor:
@@ -30,11 +30,11 @@ class Texts(Protocol):
 
     @property
     def lengths_B(self) -> Tensor:
-        """Ids of each text, on the host."""
+        """Number of ids of each text, on the host."""
 
 
 class Rows(Protocol):
-    """Rows of visual items, as `data.frames.Frames` are: item v has the rows offsets[v] to offsets[v + 1]."""
+    """Rows of visual items, such as `data.frames.Frames`: item v has the rows offsets[v] to offsets[v + 1]."""
 
     @property
     def rows_ND(self) -> Tensor:
@@ -47,7 +47,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class Places:
-    """Where ragged rows stand in a padded block."""
+    """Places of ragged rows in a padded block."""
 
     at_N: Tensor
     """Place of each row in the flattened block, B * L."""
@@ -56,9 +56,9 @@ class Places:
 
     @classmethod
     def of(cls, offsets_B1: Tensor, count: int, longest: int) -> "Places":
-        """Finds the places of N = `count` rows, of which b has those from offsets[b] to offsets[b + 1].
+        """Finds the places of N = `count` rows; text or item b has those from offsets[b] to offsets[b + 1].
 
-        Nothing is read back from the device.
+        It does not wait for the device.
         """
         device, lengths_B = offsets_B1.device, offsets_B1.diff()
         owner_N = torch.repeat_interleave(torch.arange(len(lengths_B), device=device), lengths_B, output_size=count)
@@ -68,7 +68,7 @@ class Places:
 
     @classmethod
     def of_mask(cls, mask_BL: Tensor) -> "Places":
-        """Finds the places that a mask has; the device is waited for."""
+        """Finds the places where a mask is true; waits for the device."""
         return cls(mask_BL.flatten().nonzero().squeeze(1), mask_BL)
 
     @property
@@ -77,12 +77,12 @@ class Places:
         return self.at_N % self.mask_BL.shape[1]
 
     def padded(self, rows_N: Tensor, fill: float = 0) -> Tensor:
-        """The block (B, L, ...) of rows (N, ...)."""
+        """Pads rows (N, ...) to a block (B, L, ...)."""
         flat = rows_N.new_full((self.mask_BL.numel(), *rows_N.shape[1:]), fill)
         return flat.index_copy(0, self.at_N, rows_N).view(*self.mask_BL.shape, *rows_N.shape[1:])
 
     def taken(self, block_BL: Tensor) -> Tensor:
-        """The rows (N, ...) of a block (B, L, ...)."""
+        """Takes the rows (N, ...) from a block (B, L, ...)."""
         return block_BL.flatten(0, 1).index_select(0, self.at_N)
 
     def mean(self, rows_ND: Tensor) -> Tensor:
@@ -93,11 +93,11 @@ class Places:
 def pad_rows(rows_N: Tensor, offsets_B1: Tensor, fill: float = 0, longest: int | None = None) -> tuple[Tensor, Tensor]:
     """Pads ragged rows, ids (N,) or vectors (N, D), on the right with `fill`.
 
-    Of `rows_N`, b has those from offsets[b] to offsets[b + 1] (int64). `longest` is L where it is known on the host;
-    else the device is waited for.
+    Text or item b has the rows from offsets[b] to offsets[b + 1] (int64). `longest` is L if it is known on the host;
+    otherwise the function waits for the device.
 
     Returns:
-        The block (B, L) or (B, L, D), and a bool mask (B, L) that is true where a row is.
+        The block (B, L) or (B, L, D), and a bool mask (B, L) that is true where there is a row.
     """
     if longest is None:
         longest = int(offsets_B1.diff().max()) if len(offsets_B1) > 1 else 0
@@ -120,9 +120,9 @@ def mean_rows(rows_ND: Tensor, offsets_B1: Tensor) -> Tensor:
 
 
 def pool_tokens(x_BLD: Tensor, mask_BL: Tensor, how: TextPooling) -> Tensor:
-    """One vector (B, D) of the tokens of a text, padded on the right; padding plays no part.
+    """Pools the tokens of each text, padded on the right, into one vector (B, D); padding has no effect.
 
-    `mean`, `cls` (the first), `max` (of each dimension) or `last`; `own` is the model's affair.
+    `mean`, `cls` (the first), `max` (of each dimension) or `last`; the model itself does `own` pooling.
     """
     match how:
         case "mean":

@@ -1,4 +1,4 @@
-"""Adam for tables of which a step updates few rows: the numbers of `torch.optim.SparseAdam`, in half of its time.
+"""Adam for tables of which a step updates few rows: the results of `torch.optim.SparseAdam` in half the time.
 
 Shapes: N rows that a step touches, D their width.
 """
@@ -10,19 +10,18 @@ import torch
 from torch import Tensor
 
 BLOCK = 512
-"""Rows moved at once on a CPU, so that what is computed stays in its cache."""
+"""Rows updated at once on a CPU, so that intermediate results stay in its cache."""
 
 
 class RowAdam(torch.optim.SparseAdam):
-    """SparseAdam whose sums go by `index_select` and `index_copy_`, bit for bit the same.
+    """SparseAdam that updates rows by `index_select` and `index_copy_`, with bit-identical results.
 
-    The library makes a sparse tensor of each term first. Its state is the same, so that either goes on where the
-    other stopped.
+    PyTorch makes a sparse tensor of each term first. Both have the same state, so either can continue from the other's.
     """
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Moves the rows that have a gradient."""
+        """Updates the rows that have a gradient."""
         assert closure is None
         for group in self.param_groups:
             for weight in group["params"]:

@@ -1,6 +1,6 @@
-"""Text encoders: a batch of tokenised texts in, one vector a text out.
+"""Text encoders: a batch of tokenised texts in, one vector per text out.
 
-A batch is one flat vector of ids and the offsets where each text begins, and where tokens do.
+A batch is one flat vector of ids, the offsets where texts begin, and marks where tokens begin.
 
 Shape suffixes: B texts, N ids of the batch, W tokens of the batch, L tokens of the longest text, D dimension.
 """
@@ -41,7 +41,7 @@ class NgramTextEncoder(nn.Module):
         return out_BD
 
     def tokens(self, texts: Texts) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns one vector a token, the mean of its n-grams, padded: (B, L, D) and a mask (B, L)."""
+        """Returns one vector per token, the mean of its n-grams, padded: (B, L, D) and a mask (B, L)."""
         begins_W = texts.starts_N.nonzero().squeeze(1)
         token_WD = self.bag(texts.ids_N, torch.cat([begins_W, texts.offsets_B1[-1:]]))
         return pad_rows(token_WD, torch.searchsorted(begins_W, texts.offsets_B1))
@@ -52,7 +52,7 @@ class NgramTextEncoder(nn.Module):
 
 
 class GivenTextEncoder(nn.Module):
-    """Features that texts came with, one row a text, looked up by number; saved with the model and never trained."""
+    """Precomputed text features, one row per text, looked up by number; saved with the model and never trained."""
 
     table_TD: torch.Tensor
 
@@ -87,14 +87,14 @@ def build_text_encoder(
     lora_rank: int = 0,
     lora_alpha: float = 0,
 ) -> NgramTextEncoder | TransformerTextEncoder:
-    """Makes a text encoder by name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
+    """Builds a text encoder by name: ``ngram``, or a transformers model on this machine (folder or cached hub name).
 
     The options are those of `methods.config.Config`; `dim` is that of the n-gram vectors.
 
     Raises:
         ArtifactError: a folder of that name has no complete model.
         UnavailableError: the model is not on this machine or has no safetensors, or a package is not installed.
-        UsageError: the model reads no texts, or `own` pooling of one without.
+        UsageError: the model reads no texts, or has no text vector of its own for `own` pooling.
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)
@@ -107,7 +107,7 @@ def build_text_encoder(
             import transformers
 
             settings = transformers.AutoConfig.from_pretrained(place, local_files_only=True)
-            kind, whole = _class_of(settings), torch.float32  # of a checkpoint in half precision too
+            kind, whole = _class_of(settings), torch.float32  # even for a checkpoint in half precision
             if "input_ids" not in inspect.signature(kind.forward).parameters:
                 raise UsageError(f"{name} ({kind.__name__}) has no text side", hint="--set text_encoder=MODEL")
             model = kind.from_pretrained(place, local_files_only=True, use_safetensors=True, dtype=whole)

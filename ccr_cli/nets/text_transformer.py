@@ -1,11 +1,12 @@
-"""Text encoders of transformers: any model that reads tokens, of several towers the text's.
+"""Text encoders of transformers: any model that reads tokens, or its text tower if it has several.
 
-Texts pass a model without padding where its type allows that: every token goes through it as a text of its own, with
-its position as an input; only the attention pads texts to the longest one, and unpads them again. Linear maps are
-nearly all of a text encoder's computation, so padding there costs next to nothing, and the gradient of each weight is
-computed once per step. Other models get groups of texts of similar length, padded together.
+Where the model's type allows it, and pooling is not `own`, texts are not padded: every token goes through the model as
+a text of its own, with its position as an input; only the attention pads texts to the longest one, and unpads them
+again. Linear maps are nearly all of a text encoder's computation, so padding the attention costs next to nothing, and
+the gradient of each weight is computed once per step. Other models get groups of texts of similar length, padded
+together.
 
-Shape suffixes: B texts of a batch or group, N ids of the batch, L longest of them, K distinct lengths, H heads, E
+Shape suffixes: B texts of a batch or group, N ids of the batch, L ids of the longest, K distinct lengths, H heads, E
 dimension of a head, D dimension.
 """
 
@@ -27,41 +28,41 @@ from ccr_cli.nets.ragged import Places, TextPooling, Texts, pool_tokens
 
 Ints = npt.NDArray[np.int64]
 OVERHEAD_CPU = 24
-"""Cost of another group, in tokens: 17 in three layers of 768 with 30,000 pieces, more with a larger table."""
+"""Cost of one more group, in tokens: 17 for three layers of 768 with 30,000 pieces, more for a larger table."""
 OVERHEAD_CUDA = 4096
-"""The cost on a GPU, estimated: twelve layers are a thousand kernels, forward and back, 10 ms in which such a device
-computes some thousand tokens. So it makes few groups."""
+"""The same on a GPU, estimated: twelve layers launch a thousand kernels, forward and backward, or 10 ms, in which such
+a device computes several thousand tokens. So it makes few groups."""
 _FROM_ZERO = {
     *("bert", "distilbert", "clip_text_model", "siglip_text_model", "siglip2_text_model", "chinese_clip_text_model")
 }
 _AFTER_PADDING = {"roberta", "xlm-roberta", "camembert", "altclip_text_model"}
-"""Models whose positions are an input, counted from 0 or behind the number of the padding. Those of T5 and its kin
-lie in the attention itself; other models are padded."""
+"""Model types whose positions are an input, counted from 0 or from the padding id plus 1. All others are padded: T5 and
+its kin, whose positions lie in the attention, and unknown types."""
 _CAUSAL = {"clip_text_model"}
 _OWN_POOLING: dict[str, TextPooling] = {
     **dict.fromkeys(("clip_text_model", "metaclip_2_text_model", "siglip_text_model"), "last"),
     **dict.fromkeys(("altclip_text_model", "chinese_clip_text_model"), "cls"),
 }
-"""The token whose state, projected, is the vector of a text; without padding the last one ends the text."""
+"""The token whose projected state is the model's own text vector; without padding the last one ends the text."""
 _T5 = {"t5", "mt5", "umt5"}
-"""Models that may lack a decoder and say nothing of it, and that take a mask of (B, 1, L, L) as it is; from one of
-(B, L) transformers reads whether anything is padded, for which the device must be waited for."""
+"""Model types that may lack a decoder without saying so. They take a mask of (B, 1, L, L) as it is; for one of (B, L),
+transformers checks whether anything is padded, and has to wait for the device."""
 
 
 class TransformerTextEncoder(nn.Module):
     """Any transformers encoder, with a pooling of its tokens.
 
-    Padding is neither attended to nor pooled, so a text's vector is the same alone and in any batch. Of an
-    encoder-decoder model the encoder is used, of a text-and-image model the text tower.
+    Padding is neither attended to nor pooled, so a text's vector is the same alone and in any batch. An
+    encoder-decoder model contributes its encoder, a text-and-image model its text tower.
 
     Args:
         model: The model; its ``config`` is read.
-        pooling: What makes one vector of a text's tokens; `own`: what the model itself gives for a text.
-        pad_id: What it is padded with; by default what its configuration says.
+        pooling: How a text's tokens become one vector; `own` is the model's own text vector.
+        pad_id: The id to pad with; by default that of the model's configuration.
         pad_left: Whether padding that the model reads as text (SigLIP's) comes before the text.
 
     Raises:
-        UsageError: It gives no vector of a text by itself.
+        UsageError: `own` pooling of a model without a text vector of its own.
     """
 
     def __init__(
@@ -85,17 +86,17 @@ class TransformerTextEncoder(nn.Module):
         kind = str(text_config.model_type)
         self.packs = pooling != "own" and kind in _FROM_ZERO | _AFTER_PADDING
         self.width: int | None = None
-        """The length to pad texts to if the model reads padding as text: SigLIP's own pooling takes the last place."""
+        """Length to pad texts to if the model reads padding as text: SigLIP's own pooling takes the last position."""
         if pooling == "own" and kind.startswith("siglip"):
             self.width = int(text_config.max_position_embeddings)
         if pooling != "own":
-            for part in ("pooler", "head"):  # a vector of the whole text by other means, which nothing here reads
+            for part in ("pooler", "head"):  # they make the model's own text vector, which is not used here
                 if (unread := getattr(model, part, None)) is not None:
                     unread.requires_grad_(False)
         self.token_dim, self.dim = self._widths()
 
     def _widths(self) -> tuple[int, int]:
-        """Of the vector of a token and of that of a text: tried out, on one token."""
+        """Dimensions of a token's and of a text's vector, found by a trial run on one token."""
         training = self.model.training
         self.model.eval()
         with torch.no_grad():
@@ -123,7 +124,7 @@ class TransformerTextEncoder(nn.Module):
         return _in_order(parts, groups)
 
     def tokens(self, texts: Texts) -> tuple[Tensor, Tensor]:
-        """Returns one vector a token, padded: (B, L, D) and a mask (B, L); every id is a token."""
+        """Returns one vector per token, padded: (B, L, D) and a mask (B, L); every id is a token."""
         places = Places.of(texts.offsets_B1, len(texts.ids_N), int(texts.lengths_B.max()))
         if self.packs:
             return places.padded(self._packed(texts.ids_N, places)), places.mask_BL
@@ -149,7 +150,7 @@ class TransformerTextEncoder(nn.Module):
         return state_ND
 
     def _padded(self, texts: Texts, rows_B: Ints) -> tuple[Any, Tensor]:
-        """What the model gives of some texts, padded on the right, and their mask (B, L)."""
+        """The model's output for some texts, padded on the right (or left, `pad_left`), and their mask (B, L)."""
         lengths_B = texts.lengths_B.numpy()[rows_B]
         width, device = self.width or int(lengths_B.max()), texts.ids_N.device
         row_B = torch.from_numpy(rows_B).to(device, non_blocking=True)
@@ -178,12 +179,12 @@ class TransformerTextEncoder(nn.Module):
         return pooled_BD if self.projection is None else self.projection(pooled_BD)
 
     def own_layers(self) -> tuple[TextPooling, list[nn.Module]]:
-        """The model's own vector of a text as a pooling of tokens and the layers after it, for an export.
+        """Expresses the model's own text vector as a pooling of tokens and the layers after it, for an export.
 
-        Of SigLIP the tokens are those of a text padded to `width`.
+        For SigLIP the tokens are those of a text padded to `width`.
 
         Raises:
-            UsageError: It is made in another way.
+            UsageError: The model makes its vector in another way.
         """
         kind = str(self.model.config.model_type)
         last = self.projection if self.projection is not None else getattr(self.model, "head", None)
@@ -211,7 +212,7 @@ class TransformerTextEncoder(nn.Module):
             layer.requires_grad_(False)
 
     def adapt(self, lora: Lora) -> None:
-        """Puts adapters into the layers and freezes all else.
+        """Adds adapters to the layers and freezes all other weights.
 
         Raises:
             UnavailableError: peft is not installed.
@@ -235,7 +236,7 @@ class TransformerTextEncoder(nn.Module):
         return below + [weight for weight in tables if id(weight) not in known]
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Has torch.compile make the model faster, for batches of any size; its weights keep their names."""
+        """Compiles the model with torch.compile for batches of any size; its weights keep their names."""
         self.model.compile(dynamic=True)
 
     def merged(self) -> "TransformerTextEncoder":
@@ -260,7 +261,7 @@ class TransformerTextEncoder(nn.Module):
 
 
 def _in_order(parts: list[Tensor], groups: list[Ints]) -> Tensor:
-    """What came group by group, in the order of the texts."""
+    """Joins the results of groups in the order of the texts."""
     if len(groups) == 1 and (np.diff(groups[0]) > 0).all():
         return parts[0]
     place_B = torch.from_numpy(np.argsort(np.concatenate(groups)))
@@ -277,11 +278,11 @@ def attend(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """The attention of a packed model, as transformers calls it: states are (N, H, 1, E), out (N, 1, H, E)."""
+    """Attention of a packed model, called by transformers: states are (N, H, 1, E), the output is (N, 1, H, E)."""
     config: Any = module.config
     places, causal = config.packed_places, config.model_type in _CAUSAL
     q_BHLE, k_BHLE, v_BHLE = (places.padded(x.squeeze(2)).transpose(1, 2) for x in (query, key, value))
-    mask = None if causal else places.mask_BL[:, None, None, :]  # padding is behind what a token may look at
+    mask = None if causal else places.mask_BL[:, None, None, :]  # padding comes after all that a token may attend to
     out_BHLE = scaled_dot_product_attention(
         q_BHLE, k_BHLE, v_BHLE, attn_mask=mask, dropout_p=dropout, scale=scaling, is_causal=causal
     )
@@ -306,10 +307,10 @@ def _packed_attention(config: Any, places: Places) -> Iterator[None]:
 def length_groups(lengths_B: Ints, overhead: int) -> list[Ints]:
     """Splits texts by length at the least cost: padded tokens, and `overhead` tokens per group.
 
-    The best groups end where a length ends; a dynamic programme over the distinct lengths finds them.
+    The best groups never split a length; dynamic programming over the distinct lengths finds them.
 
     Returns:
-        Numbers of the texts of each group, by length; texts of equal length keep their order.
+        Row numbers of the texts of each group, by rising length; texts of equal length keep their order.
     """
     if not len(lengths_B):
         return []

@@ -1,4 +1,4 @@
-"""An image model of transformers from 8-bit pixels to vectors: frozen it encodes media, trained it is a run's own.
+"""An image model of transformers, from 8-bit pixels to vectors: frozen to encode media, or trained in a run.
 
 Shapes: B pictures, H height, W width, L tokens, D vector.
 """
@@ -17,14 +17,14 @@ class VisualTower(nn.Module):
     """A network, the part of its output that represents a picture, and the scaling of pixel values.
 
     Args:
-        model: A network of transformers that takes `pixel_values`; of one with texts too the image side is used.
+        model: A transformers model that takes `pixel_values`; of a text-and-image model only the image side is used.
         pooling: `cls`, the first token; `mean` over the patches; `pooler`, the model's own; `tokens`, each patch.
-        scale_C: What a level is multiplied by.
-        shift_C: What is added then.
+        scale_C: Factor for the pixel values of each channel.
+        shift_C: Offset of each channel, added after that.
         size: Height and width of a picture.
 
     Raises:
-        AttributeError: If the network gives no such output; so do IndexError, RuntimeError, TypeError and ValueError.
+        AttributeError: If the network has no such output (also IndexError, RuntimeError, TypeError, ValueError).
     """
 
     dim: int
@@ -47,18 +47,18 @@ class VisualTower(nn.Module):
         self.dim = int(output.shape[-1])
 
     def forward(self, levels_BCHW: Tensor) -> Tensor:
-        """Returns (B, D), of `tokens` (B, L, D), not normalised, of uint8 pictures."""
+        """Encodes uint8 pictures as (B, D), or as (B, L, D) for `tokens`, not normalised."""
         dtype = next(self.model.parameters()).dtype
         pixels_BCHW = scaled(levels_BCHW, self.scale_C, self.shift_C).to(dtype)
         forward = self.model.get_image_features if self._dual else self.model
         return pooled(forward(pixel_values=pixels_BCHW), self.pooling, self.model.config, self.size)
 
     def train_from(self, frozen_layers: int) -> "VisualTower":
-        """Lets the weights be trained that the vectors depend on; parts that do not run, such as a text side, go.
+        """Unfreezes the weights that the vectors depend on; removes parts that do not run, such as a text side.
 
-        The lowest `frozen_layers` are not trained, with what comes before them; 0 trains all.
+        The lowest `frozen_layers` layers and the weights before them stay frozen; 0 trains all.
         """
-        self.model.to(memory_format=torch.contiguous_format)  # as weights lie in a saved state
+        self.model.to(memory_format=torch.contiguous_format)  # the memory layout of a saved state
         self.requires_grad_(True)
         idle, hooks = set(), []
         for name, child in self.model.named_children():
@@ -87,7 +87,7 @@ class VisualTower(nn.Module):
         return list(takewhile(lambda weight: weight is not first, self.model.parameters()))
 
     def config(self) -> dict[str, Any]:
-        """What `tower_from_config` rebuilds the module from, weights not included."""
+        """Returns the settings for `tower_from_config` (without the weights)."""
         return {
             "network": type(self.model).__name__,
             "model": _nameless(self.model.config.to_dict()),
@@ -98,7 +98,7 @@ class VisualTower(nn.Module):
         }
 
     def _tried(self) -> Tensor:
-        """What comes of one empty picture."""
+        """The output for one black picture."""
         first = next(self.model.parameters())
         empty = torch.zeros(1, 3, *self.size, dtype=torch.uint8, device=first.device)
         training = self.model.training
@@ -115,9 +115,10 @@ def _nameless(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def pooled(output: Any, pooling: str, settings: Any, size: tuple[int, int]) -> Tensor:
-    """Takes the vectors from a network's output: (B, D), or (B, L, D) of `tokens`; its settings, and a picture's size.
+    """Takes the vectors from a network's output: (B, D), or (B, L, D) for `tokens`.
 
-    An export of a run contains the source of this function, and of `scaled`.
+    `settings` is the network's configuration, `size` the height and width of a picture. An export of a run contains the
+    source of this function, and of `scaled`.
     """
     if pooling == "pooler":
         out_BD: Tensor = output.image_embeds if "image_embeds" in output else output.pooler_output
