@@ -1,11 +1,11 @@
 """Confidence intervals of retrieval figures over other test items, by percentile bootstrap.
 
-Each item is drawn with all its queries. Captions of one picture are not independent, and the picture itself is a query
-for its captions. So items are drawn, and both directions use the same draw. Variance over training is not included;
-for that, compare seeds.
+Items are drawn, each with all its queries, and both directions use the same draw: captions of one picture are not
+independent, and the picture itself is a query for its captions. Variance over training is not included; for that,
+compare seeds.
 
 Every figure but the median is a ratio of sums over queries, so a resample is a row of weights (how often each item was
-drawn) times a table of sums by item; the median is read off the cumulated weights of the sorted ranks.
+drawn) times a table of sums by item; the median is read off the cumulative weights of the sorted ranks.
 
 Shape legend: Q queries, I items, R resamples, C figures, K means of one direction.
 """
@@ -31,11 +31,11 @@ FIGURES = (*(f"{d}.{name}" for d in DIRECTIONS for name in OF_DIRECTION), "SumR"
 """All figures, in the order of their columns; `mAP` is the mean of both directions."""
 
 SAMPLES = 1000
-"""Resamples behind an interval of one system's figures; `paired.SAMPLES` are those of a difference of two."""
+"""Resamples for an interval of one system's figures; `paired.SAMPLES` is for a difference of two."""
 LEVEL = 0.95
 """Share of the resamples between the ends of an interval."""
 ROOM = 2**22
-"""Most weights held at once."""
+"""Maximum number of weights held at once."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Side:
         for start in range(0, len(weight_RI) if len(self.rank_Q) else 0, rows):
             reached_rQ = weight_RI[start : start + rows, self.item_Q].cumsum(axis=1)
             total_r = reached_rQ[:, -1]
-            # of each (rising) row the first place that exceeds half of the queries
+            # the first place in each (rising) row that exceeds half of the queries
             low_r, high_r = (
                 np.argmax(reached_rQ > at_r[:, None], axis=1) for at_r in ((total_r - 1) // 2, total_r // 2)
             )
@@ -89,7 +89,7 @@ class RankedGallery:
     """The queries of both directions of one gallery, as sums over items."""
 
     def __init__(self, t2v: RankedQueries, v2t: RankedQueries) -> None:
-        """Takes the queries of each direction, at least one in all, whose items have the same numbers in both."""
+        """Takes the queries of each direction, at least one in total; an item has the same number in both."""
         items, codes = np.unique(np.concatenate([t2v.item_Q, v2t.item_Q]), return_inverse=True)
         if not len(items):
             raise ValueError("0 queries have a positive: there is nothing to resample")
@@ -98,15 +98,15 @@ class RankedGallery:
         self.sides = [_Side(queries, code_Q, len(items)) for queries, code_Q in zip((t2v, v2t), split, strict=True)]
 
     def figures(self, weight_RI: IntArray | None = None) -> FloatArray:
-        """Every figure of each resample, (R, C), columns as `FIGURES`; without weights of the queries as they are."""
+        """Every figure of each resample, (R, C), columns as `FIGURES`; without weights, of the original queries."""
         weights = np.ones((1, self.n_items), dtype=np.int64) if weight_RI is None else weight_RI
         return combined([side.figures(weights) for side in self.sides])
 
 
 def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int = 0) -> Iterator[IntArray]:
-    """Resamples of items, blocks (R, I) of how often each was drawn.
+    """Draws resamples of items, in blocks (R, I) of how often each item was drawn.
 
-    `width` is how many numbers the caller makes of each resample, where they are more than the items.
+    `width` is the number of values that the caller computes per resample, if it exceeds the number of items.
     """
     rows = max(1, ROOM // max(n_items, width))
     for start in range(0, samples, rows):
@@ -116,7 +116,7 @@ def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int =
 
 
 def combined(sides: Sequence[FloatArray]) -> FloatArray:
-    """Columns of `FIGURES` from those of both directions, (R, K + 1) or without a median (R, K): with SumR and mAP."""
+    """Joins the columns of both directions, (R, K + 1) or without a median (R, K), and adds SumR and mAP."""
     n_recalls, m = len(KS), MEANS.index("mAP")
     total_R = sum(side[:, :n_recalls].sum(axis=1) for side in sides)
     mean_R = sum(side[:, m] for side in sides) / len(sides)
@@ -125,20 +125,20 @@ def combined(sides: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure of the queries as they are, or one system's minus another's, with the ends of its bootstrap interval."""
+    """A figure of the original queries, or a difference of two systems, with the ends of its bootstrap interval."""
 
     estimate: float
     low: float
     high: float
     p: float | None = None
-    """of the sign-flip test, two-sided; None for a median, which has no parts to flip, and where none was made"""
+    """of the two-sided sign-flip test; None without a test, and for a median, which has no parts to flip"""
 
 
 def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = SAMPLES) -> dict[str, Estimate]:
     """The interval of every figure, or of its mean over folds, by name in `FIGURES`.
 
-    Items are drawn inside their fold, so all folds keep their size. A resample in which a direction has no query says
-    nothing.
+    Items are drawn inside their fold, so all folds keep their size. A direction's figures ignore resamples in which
+    it has no query.
     """
     rng = np.random.default_rng(seed)
     values_RC = np.mean(
@@ -150,7 +150,7 @@ def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = S
 
 
 def ends(values_RC: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper end of each column, `level` of the resamples between them; nan where none says anything."""
+    """Lower and upper end of each column, with `level` of the resamples between them; nan where all are nan."""
     tail = 50.0 * (1.0 - level)
     mute_C = np.isnan(values_RC).all(axis=0)
     low_C, high_C = np.nanpercentile(np.where(mute_C, 0.0, values_RC), [tail, 100.0 - tail], axis=0)

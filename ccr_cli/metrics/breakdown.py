@@ -15,7 +15,7 @@ from ccr_cli.metrics.ranks import KS, FloatArray
 from ccr_cli.metrics.scripts import has_spaces
 
 GROUPS = 5
-"""Most groups of a breakdown."""
+"""Maximum number of groups of a breakdown."""
 
 
 def lengths(texts: Sequence[str], lang: str) -> tuple[FloatArray, str]:
@@ -31,7 +31,7 @@ def lengths(texts: Sequence[str], lang: str) -> tuple[FloatArray, str]:
 
 
 def split(value_Q: FloatArray, groups: int = GROUPS) -> list[NDArray[np.bool_]]:
-    """About equally large groups of rising values, equal values in one; queries whose value is nan are in none."""
+    """Splits queries into about equally large groups by value; equal values stay together, nan is in no group."""
     known_Q = ~np.isnan(value_Q)
     if not known_Q.any():
         return []
@@ -53,7 +53,7 @@ def figures(rank_Q: FloatArray, ap_Q: FloatArray, member_Q: NDArray[np.bool_]) -
 
 
 def by_value(value_Q: FloatArray, rank_Q: FloatArray, ap_Q: FloatArray, groups: int = GROUPS) -> list[dict[str, Any]]:
-    """The figures of at most so many groups of rising values (nan: not known), each with its lowest and highest."""
+    """Figures of at most `groups` groups by rising value (nan: unknown), with each one's lowest and highest value."""
     if not len(value_Q) == len(rank_Q) == len(ap_Q):
         raise ValueError(f"{len(value_Q)} values, {len(rank_Q)} ranks, {len(ap_Q)} precisions")
     return [

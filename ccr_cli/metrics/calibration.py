@@ -1,11 +1,11 @@
-"""Does the stated uncertainty of a query know when retrieval fails?
+"""How well the stated uncertainty of a query predicts that retrieval fails.
 
 A query *fails* if its best positive is not first (rank above 1, under the caller's tie rule). Queries without a
 positive (rank nan) are left out. Queries of equal uncertainty have no order, so the curve takes the expectation
 over all orders, and a constant uncertainty gives a flat curve at the overall failure rate.
 
-Everywhere `uncertainty` is (Q,), higher means less certain; `rank` is (Q,), that of the best positive. Lengths that
-differ and an uncertainty that is NaN raise ValueError.
+Everywhere `uncertainty` is (Q,), higher means less certain; `rank` is (Q,), that of the best positive. Different
+lengths and NaN uncertainties raise ValueError.
 
 Shape legend: Q queries, B bins.
 """
@@ -53,9 +53,9 @@ class Reliability:
 
 
 def reliability(uncertainty: ArrayLike, rank: ArrayLike) -> Reliability:
-    """At most ten bins of confidence = 1 - uncertainty (in [0, 1]), about equally many queries in each.
+    """Sorts queries into at most ten bins of confidence = 1 - uncertainty (in [0, 1]), about equally many in each.
 
-    Evidential uncertainty often lies in a narrow range, where bins of equal width tell nothing. Equal uncertainties are
+    Evidential uncertainty often lies in a narrow range, where bins of equal width show nothing. Equal uncertainties are
     always in one bin.
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
@@ -79,7 +79,7 @@ def calibration(uncertainty: ArrayLike, rank: ArrayLike) -> dict[str, Any]:
     Returns:
         `auroc` of uncertainty against failure (None if all or none fail), `aurc` (mean risk over all coverages, lower
         is better), `aurc_random` (its value for an uninformative uncertainty: the failure rate), `aurc_best` (for one
-        that knows every failure), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and at most
+        that predicts each failure), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and up to
         50 points of the `curve`. None where there is no query.
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)

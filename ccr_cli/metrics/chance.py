@@ -26,7 +26,7 @@ def recall(positives_Q: FloatArray, gallery: float, k: int) -> float:
 
 
 def even_sum_r(queries: float, items: int) -> float:
-    """The SumR of a random ranking if every one of the items has the same number of the queries.
+    """The SumR of a random ranking if all items have the same number of queries.
 
     >>> round(even_sum_r(24, 12)), round(even_sum_r(1, 1))
     (252, 600)
@@ -40,12 +40,12 @@ def sum_r(result: Mapping[str, Any], queries: pd.DataFrame, pos: str) -> float |
 
     Args:
         result: An entry of `metrics.json`.
-        queries: Its queries, with direction, item_id and fold: every query of the one direction is an entry of the
-            other one's gallery.
-        pos: What is right, as in its signature.
+        queries: Its queries, with direction, item_id and fold: every query of one direction is a gallery entry of the
+            other.
+        pos: What counts as a positive, as in its signature.
 
     Returns:
-        The expectation, or None by category, where SumR is not the figure to read, and without queries.
+        The expectation; None for categories as positives, where SumR is not the figure to read, and without queries.
     """
     if pos == "label" or queries.empty:
         return None

@@ -1,4 +1,4 @@
-"""Texts made worse on purpose: queries, to see whether uncertainty rises (TCL Figure 5), and translations, as noise."""
+"""Corruption of queries, to see whether uncertainty rises (TCL Figure 5), and of translations, as noise."""
 
 from collections.abc import Sequence
 
@@ -12,9 +12,8 @@ from ccr_cli.metrics.scripts import has_spaces
 def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed: int = 0) -> list[str]:
     """Corrupts a share (0 to 1) of the words of every text; of the characters in languages without spaces.
 
-    Of n words it is share * n, rounded up or down by chance so that the share is right on average. `drop` leaves words
-    out, but never all; `replace` puts words drawn from all texts in their place; `shuffle` has those chosen change
-    places.
+    Of n words, share * n are corrupted, rounded up or down at random so that the share is right on average. `drop`
+    removes words, but never all; `replace` replaces them with words drawn from all texts; `shuffle` permutes them.
     """
     spaced = has_spaces(lang)
     words = [text.split() if spaced else list("".join(text.split())) for text in texts]
@@ -38,16 +37,16 @@ def corrupt_texts(texts: Sequence[str], share: float, how: str, lang: str, seed:
 
 
 SHARE = 0.5
-"""Share of a text's content words that `mix_words` changes, rounded; one at least."""
+"""Share of a text's content words that `mix_words` changes, rounded; at least one word."""
 SHORT = 3
-"""Words of at most so many letters are no content words: short words are the frequent ones (Zipf), in any language."""
+"""Words of up to this many letters are not content words: in any language short words are frequent (Zipf)."""
 
 
 def mix_words(text: str, other: str, lang: str, seed: int) -> str:
     """Makes a text partly wrong: content words are replaced by another text's, preceded by one of them, or dropped.
 
-    The first chosen one is always replaced, so that something changes. Without spaces words are two characters. A text
-    stays as it is only where the other text has no other word and dropping would leave none.
+    The first chosen word is always replaced, so that something changes. In languages without spaces, a word is two
+    characters. A text is unchanged only if the other text has no different word and dropping would leave none.
     """
     spaced, rng = has_spaces(lang), np.random.default_rng(seed)
     own, others = (_words(caption, spaced) for caption in (text, other))
@@ -74,7 +73,7 @@ def _content(words: list[str]) -> list[str]:
 
 
 def mask_features(rows_ND: Tensor, share: float) -> Tensor:
-    """Sets a share of the entries of every row to 0, each with this chance; by a fixed seed."""
+    """Sets each entry of the rows to 0 with probability `share`, by a fixed seed."""
     generator = torch.Generator().manual_seed(0)
     masked_ND = torch.rand(rows_ND.shape, generator=generator) < share
     return rows_ND.masked_fill(masked_ND.to(rows_ND.device), 0.0)

@@ -1,8 +1,8 @@
-"""What is gained by deleting uncertain results: mAP over what is kept, and how much is kept (FUME section 4.3).
+"""Effect of deleting uncertain results: mAP over what is kept, and how much is kept (FUME section 4.3).
 
-A *pair* is a query with an entry of the gallery. A threshold deletes pairs. Queries that it leaves without a right
-answer disappear from the mean that FUME's code prints, so that this rises as queries vanish; the same mean over all
-queries, in which they count 0, stands beside it, with the numbers of pairs, right answers and queries kept.
+A *pair* is a query and a gallery entry; a threshold deletes pairs. FUME's code leaves queries without a remaining
+positive out of the mean, so its mAP rises as queries vanish. So we also report the mean over all queries, in which
+these count 0, and the numbers of pairs, positives and queries kept.
 
 Shape legend: Q queries, G gallery entries.
 """
@@ -26,19 +26,19 @@ class Deletion:
     """Retrieval over what a threshold keeps."""
 
     threshold: float | None
-    """pairs above it are deleted, as FUME says (what "exceeds" it); None: nothing is"""
+    """pairs whose uncertainty exceeds it are deleted, as in FUME; None: none are"""
     rate: float
     """share of the pairs that are deleted, FUME eq. (11)"""
     pairs: int
     """pairs kept"""
     positives: int
-    """right answers among them"""
+    """positives among them"""
     queries: int
-    """queries with a right answer among them"""
+    """queries with a positive among them"""
     map_kept: float | None
     """mean average precision in percent over these queries, as FUME's code prints it; None without one"""
     map_all: float | None
-    """the same over all queries that had a right answer, those that lost it counting 0"""
+    """the same over all queries that had a positive; those that lost every one count 0"""
 
 
 def delete(
@@ -46,7 +46,7 @@ def delete(
 ) -> Deletion:
     """Deletes every pair whose uncertainty exceeds the threshold (None: none), and ranks what is left.
 
-    Average precision is over the right answers that are kept. Similarities (Q, G) are float32 or float64; `unc_QG` (Q,
+    Average precision is over the positives that are kept. Similarities (Q, G) are float32 or float64; `unc_QG` (Q,
     G) is the uncertainty, or similarity negated: higher means worse. Shapes that do not fit and NaN are a ValueError.
     """
     shapes = tuple(unc_QG.shape), tuple(sim_QG.shape)
@@ -56,7 +56,7 @@ def delete(
         raise ValueError(f"{int(unc_QG.isnan().sum())} of {unc_QG.numel()} uncertainties are NaN")
     kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold
     left = positives.where(kept_QG.cpu().numpy()[positives.row, positives.index])
-    # what is deleted stands below everything, so it competes with nothing that is kept
+    # deleted entries rank below all others, so they compete with no kept one
     sim = matrix_sim(sim_QG.masked_fill(~kept_QG, -torch.inf))
     ap_Q = rank_queries(sim, len(sim_QG), sim_QG.shape[1], left).ap(tie)
     answered_Q, answerable = left.counts > 0, int((positives.counts > 0).sum())

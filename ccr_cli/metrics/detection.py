@@ -1,7 +1,7 @@
-"""How well a probability of being clean finds the mismatched pairs, against a known truth.
+"""How well a probability of being clean detects mismatched pairs, measured against a known truth.
 
-Here the *noisy* pairs are what is looked for ("positive"), a pair's score is how little it is believed. Lengths that
-differ and a score that is NaN raise ValueError.
+The *noisy* pairs are the positive class, and a pair's score is higher the less it is believed. Different lengths and
+NaN scores raise ValueError.
 
 Shape legend: N pairs.
 """
@@ -38,7 +38,7 @@ def average_precision(score: ArrayLike, truth: ArrayLike) -> float | None:
     """Area under the precision-recall curve as the sum of precision times the gain in recall.
 
     Entries of equal score pass any threshold together, so they enter the curve as one step (as scikit-learn
-    does); a constant score has the share of true entries as its value. None if there is nothing to find.
+    does); a constant score has the share of true entries as its value. None if no entry is true.
     """
     score_N, truth_N = _pair(score, truth)
     if not truth_N.any():
@@ -83,10 +83,10 @@ def detection(p_clean: ArrayLike, is_noisy: ArrayLike, called: float | ArrayLike
 
 
 def belief_calibration(p_clean: ArrayLike, is_noisy: ArrayLike, *, bins: int = 10) -> dict[str, Any]:
-    """Is a pair (N,) that is believed with probability p intact with probability p?
+    """Measures whether pairs (N,) that are believed with probability p are intact with probability p.
 
     Returns:
-        `brier`, the mean square of probability less truth; `brier_constant`, that of the true share as the probability
+        `brier`, the mean squared error of the probabilities; `brier_constant`, that of the true share as probability
         of every pair; `ece`, the mean gap between probability and share over bins of equal width, weighted by their
         pairs; and the `bins` that are not empty with `p_clean` (mean), `clean` (share) and `pairs`. None where there is
         no pair.

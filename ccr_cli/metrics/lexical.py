@@ -5,7 +5,7 @@ Translation", Computational Linguistics 19, 1993): from the translations at hand
 of the same captions, a *witness* that does not share their systematic errors.
 
 A word is covered as far as some word of the other text translates it: c = max_z sqrt(p(w | z) p(z | w)). Words differ
-in how well they can be covered, so c is compared with that of the same word in the texts that were learned from.
+in how well they can be covered, so c is compared with that of the same word in the training texts.
 
 Shape suffixes: N texts, W words of all texts, G grid (every word of a text with every word of its translation), C cells
 (different entries of the grid), V vocabulary.
@@ -26,29 +26,29 @@ Span = tuple[int, int]
 Pair = tuple[str, str]
 
 LEAST_COUNT = 2
-"""Texts that a word must be in to be learned."""
+"""Minimum number of texts with a word for it to be learned."""
 ROUNDS = 6
-"""Of expectation maximisation."""
+"""Rounds of expectation maximisation."""
 MOST_PAIRS = 100_000
-"""Pairs that a lexicon is learned from; of more, evenly spaced ones."""
+"""Maximum number of pairs to learn a lexicon from; of more, evenly spaced ones are used."""
 PSEUDO_COUNTS = 5
-"""Occurrences of any word that are added to those of a word."""
+"""Pseudo-occurrences added to those of each word, covered as occurrences of any word are."""
 UNMATCHED, LEAST_WEIGHT = 0.04, 1.0
-"""Greatest p-value and least weight of a word that is reported to have no counterpart."""
+"""Maximum p-value and minimum weight of a word that is reported as without a counterpart."""
 _BLOCK = 20_000
 """Texts that are looked up at once."""
 _UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
 """Characters of Chinese, Japanese, Thai, Lao, Burmese and Khmer."""
 _RUN = re.compile(rf"({_UNSPACED}+)|(?:(?!{_UNSPACED})[^\W_])+")
 _TRIED = 10_000
-"""Entries of a dictionary that show its direction."""
+"""Number of dictionary entries that are tried to find its direction."""
 _NO_KEY = np.iinfo(np.int64).max
 _ENDINGS = ("ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y")
 _SHORTEST = 3
 
 
 def words(text: str) -> list[str]:
-    """Cuts a text into lowercase words without a common ending; without spaces, into characters and pairs of them.
+    """Splits a text into lowercase words without common endings; unspaced scripts into characters and pairs of them.
 
     >>> words("Two dogs running"), words("\u4e24\u6761\u72d7")
     (['two', 'dog', 'run'], ['\u4e24', '\u6761', '\u72d7', '\u4e24\u6761', '\u6761\u72d7'])
@@ -57,7 +57,7 @@ def words(text: str) -> list[str]:
 
 
 def _placed(text: str) -> list[tuple[str, slice]]:
-    """The words of a text and where in it they stand."""
+    """The words of a text and their positions in it."""
     placed: list[tuple[str, slice]] = []
     for run in _RUN.finditer(text):
         first, last = run.span()
@@ -70,7 +70,7 @@ def _placed(text: str) -> list[tuple[str, slice]]:
 
 @lru_cache(maxsize=2**16)
 def _stem(word: str) -> str:
-    """Cuts one common ending off: run, runs, running become `run`, baby and babies `bab`."""
+    """Strips one common ending: run, runs, running become `run`, baby and babies `bab`."""
     ending = next((end for end in _ENDINGS if word.endswith(end) and len(word) - len(end) >= _SHORTEST), "")
     word = word.removesuffix(ending)
     return word[:-1] if len(word) > _SHORTEST and word[-1] == word[-2] else word
@@ -97,7 +97,7 @@ class _Words:
 
 
 def _grid(source: _Words, target: _Words) -> tuple[Ints, Ints]:
-    """Every word of each text with every word of its translation: their numbers among all words (G,), (G,)."""
+    """Pairs every word of each text with every word of its translation, by index among all words (G,), (G,)."""
     times_W = np.repeat(np.diff(target.first_N1), np.diff(source.first_N1))
     source_G = np.repeat(np.arange(len(source.id_W)), times_W)
     first_W = np.repeat(target.first_N1[:-1], np.diff(source.first_N1))
@@ -105,7 +105,7 @@ def _grid(source: _Words, target: _Words) -> tuple[Ints, Ints]:
 
 
 class _Side:
-    """The words of one side, and how well each is covered in the texts that were learned from."""
+    """The words of one side, and how well each is covered in the training texts."""
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
         count = Counter(word for each in lists for word in set(each))
@@ -116,22 +116,22 @@ class _Side:
         self._every = self._by_word = np.zeros(0)
 
     def refer(self, covered_W: FloatArray) -> None:
-        """Keeps how well the words that were learned from are covered."""
+        """Stores how well the words of the training texts are covered, as the reference for p-values."""
         self._every, self._by_word = np.sort(covered_W), np.sort(self.words.id_W + covered_W / 2)
 
     def p_value(self, id_W: Ints, covered_W: FloatArray) -> FloatArray:
-        """How seldom a word is covered as badly (W,)."""
+        """P-value of each word (W,): how rarely it is covered as badly in the training texts."""
         below_W = np.searchsorted(self._by_word, id_W + covered_W / 2, "right") - np.searchsorted(self._by_word, id_W)
         any_W = np.searchsorted(self._every, covered_W, "right") / len(self._every)
         return np.asarray((below_W + PSEUDO_COUNTS * any_W + 1) / (self.times_V[id_W] + PSEUDO_COUNTS + 1))
 
     def means(self, words: _Words, p_W: FloatArray) -> FloatArray:
-        """The mean log p-value of each text's words (N,), weighted by how few texts have a word."""
+        """The mean log p-value of each text's words (N,), weighted by inverse document frequency."""
         return words.means(np.log(p_W), self.weight_V[words.id_W])
 
 
 def _shares(phrase: str, vocabulary: Mapping[str, int]) -> dict[int, float]:
-    """The known words of a phrase and the share of its letters that each of them has."""
+    """The known words of a phrase, and each one's share of its letters."""
     placed = _placed(phrase)
     letters = len(phrase) - phrase.count(" ")
     return {vocabulary[word]: (where.stop - where.start) / letters for word, where in placed if word in vocabulary}
@@ -140,8 +140,8 @@ def _shares(phrase: str, vocabulary: Mapping[str, int]) -> dict[int, float]:
 class Lexicon:
     """A lexicon of both directions, learned from texts (N > 0) and their translations (N).
 
-    Given the entries of a dictionary, in either direction, it is that dictionary, and the texts show how well its
-    entries usually cover a word. A word that makes up a share of both sides of an entry has their product as score.
+    Given the entries of a dictionary, in either direction, the lexicon is that dictionary, and the texts show how well
+    its entries usually cover a word. Two words score the product of their shares of the two sides of an entry.
     """
 
     def __init__(self, source: Sequence[str], target: Sequence[str], entries: Sequence[Pair] = ()) -> None:
@@ -170,20 +170,20 @@ class Lexicon:
 
     @property
     def empty(self) -> bool:
-        """Whether it has no pair of words of the texts."""
+        """Whether the lexicon has no pair of words that occur in the texts."""
         return len(self._key_C) == 1
 
     def known(self, source: Sequence[str], target: Sequence[str]) -> tuple[float, float]:
-        """The share of the words of texts, and of their translations, that it has."""
+        """The shares of the words of texts, and of their translations, that the lexicon knows."""
         sides = ((self._source, source), (self._target, target))
         found = [[word in side.vocabulary for text in texts for word in words(text)] for side, texts in sides]
         return sum(found[0]) / max(1, len(found[0])), sum(found[1]) / max(1, len(found[1]))
 
     def scores(self, source: Sequence[str], target: Sequence[str]) -> FloatArray:
-        """Scores texts with their translations, (N,): 0 at best.
+        """Scores pairs of text and translation (N,); 0 is best.
 
-        The mean log p-value of the words, weighted by their inverse document frequency, of the source caption and of
-        the translation, added up.
+        The score is the mean log p-value of the words, weighted by their inverse document frequency, summed over source
+        caption and translation.
         """
         parts = []
         for first in range(0, len(source), _BLOCK):
@@ -192,11 +192,11 @@ class Lexicon:
         return np.concatenate(parts)
 
     def unmatched(self, source: str, target: str, witness: "Lexicon | None" = None) -> tuple[list[Span], list[Span]]:
-        """Finds what has no counterpart in a text and in its translation: where it begins and ends in each of them.
+        """Finds the spans (start, end) that have no counterpart, in a text and in its translation.
 
-        A word that more texts have than the known words of its text on average is not reported, which leaves function
-        words out, nor one that is not known; where words overlap, all must lack one.
-        With another lexicon the geometric mean of both p-values counts, or the one that is known.
+        Unknown words are not reported, nor words that are more frequent than the text's known words on average, which
+        leaves out function words. Where words overlap, all must lack a counterpart. With a second lexicon, `witness`,
+        the geometric mean of both p-values counts, or the only known one.
         """
         placed = (_placed(source), _placed(target))
         found: list[list[Span]] = []
@@ -224,7 +224,7 @@ class Lexicon:
     def _p_values(
         self, source: Sequence[Sequence[str]], target: Sequence[Sequence[str]]
     ) -> list[tuple[_Side, _Words, FloatArray]]:
-        """Of each side, the known words of lists of words (N), and the p-value of each (W,)."""
+        """For each side, the known words in lists of words (N), and the p-value of each (W,)."""
         some = _Words.of(source, self._source.vocabulary)
         others = _Words.of(target, self._target.vocabulary)
         source_G, target_G = _grid(some, others)
@@ -241,7 +241,7 @@ class Lexicon:
         return np.where(self._key_C[at_G] == key_G, self._score_C[at_G], 0.0)
 
     def _cells(self, entries: Iterable[Pair]) -> dict[int, float]:
-        """The scores of the cells that entries have; the source language is on the left."""
+        """The scores of the cells of dictionary entries with the source language on the left."""
         cells: dict[int, float] = {}
         for left, right in entries:
             if source := _shares(left, self._source.vocabulary):
@@ -280,5 +280,5 @@ def _model_1(cell_G: Ints, at_G: Ints, id_W: Ints, given_C: Ints) -> FloatArray:
 
 
 def _sums(at: Ints, values: FloatArray, number: int) -> FloatArray:
-    """The sum of the values at each place; floating-point also where there are none."""
+    """The sum of the values at each place; floating-point even if there are none."""
     return np.bincount(at, values, number).astype(np.float64, copy=False)

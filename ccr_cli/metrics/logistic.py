@@ -16,9 +16,9 @@ from ccr_cli.metrics.ranks import FloatArray
 def logistic(x_NI: ArrayLike, y_N: ArrayLike) -> FloatArray:
     """Slopes and constant (I + 1,) of a logistic regression of outcomes (N,) on scores (N, I).
 
-    Platt scaling: "Probabilistic outputs for support vector machines", 1999. `y_N` holds both outcomes.
+    Platt scaling: "Probabilistic outputs for support vector machines", 1999. `y_N` must contain both outcomes.
     """
-    from sklearn.linear_model import LogisticRegression  # a second, for this alone
+    from sklearn.linear_model import LogisticRegression  # takes a second, and only this needs it
 
     x_NI = np.asarray(x_NI, dtype=np.float64)
     middle, scale = x_NI.mean(axis=0), x_NI.std(axis=0) + 1e-12
@@ -29,7 +29,7 @@ def logistic(x_NI: ArrayLike, y_N: ArrayLike) -> FloatArray:
 
 @dataclass(frozen=True)
 class HitProbability:
-    """The probability that a result of a query is right: a logistic regression on its similarity and its place."""
+    """The probability that a query's result is right: a logistic regression on its similarity and its place."""
 
     similarity: float
     """Slope of the similarity, greater than 0."""
@@ -39,9 +39,9 @@ class HitProbability:
 
     @classmethod
     def fitted(cls, results: Iterable[Sequence[tuple[float, bool]]], least: int) -> "HitProbability | None":
-        """Fits it to queries with their results, best first: similarity, and whether it is right.
+        """Fits the regression to the results of queries, best first: similarity, and whether the result is right.
 
-        None where fewer than `least` results are right, or wrong, or the more similar ones are not right more often.
+        None if fewer than `least` results are right, or wrong, or if more similar ones are not right more often.
         """
         rows = [(sim, math.log(place), right) for found in results for place, (sim, right) in enumerate(found, 1)]
         x_N3 = np.array(rows, dtype=np.float64).reshape(-1, 3)

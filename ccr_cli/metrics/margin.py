@@ -1,7 +1,7 @@
 """Margin of a pair: its similarity against those of the nearest other texts (Artetxe & Schwenk, ACL 2019).
 
-m = cos(s, t) / mean of the two mean cosines of s and of t with their k nearest texts of the other language. A text that
-is near to everything, and a language in which everything is near, are thereby no evidence of a translation.
+m = cos(s, t) / mean of the two mean cosines of s and of t with their k nearest texts of the other language. So a text
+that is near to everything, or a language in which everything is near, is no evidence of a translation.
 
 Shapes: N pairs, D dimension, B a block.
 """
@@ -14,18 +14,18 @@ from torch import Tensor
 FloatArray = npt.NDArray[np.float64]
 NEAREST = 4
 MOST = 100_000
-"""Texts among which the nearest are sought; of more, evenly spaced ones."""
+"""Maximum number of texts to search for the nearest; of more, evenly spaced ones are used."""
 LEAST = 0.05
-"""Denominator below which the difference to it is taken instead of the ratio."""
+"""Denominator below which it is subtracted instead of divided by."""
 _BLOCK = 1024
 
 
 @torch.no_grad()
 def crowding(a_ND: Tensor, b_ND: Tensor, item_N: Tensor, text_N: Tensor, k: int = NEAREST) -> FloatArray:
-    """The mean cosine (N,) of each unit vector of `a` with its own and its nearest ones of `b`, k in all.
+    """The mean cosine (N,) of each unit vector of `a` with its k nearest of `b`, its own pair among the candidates.
 
-    Others of the same item, and others with the same text (`text_N` numbers those of `b`), are left out: LASER, which
-    has own pairs among the neighbours as we do, leaves out only the latter.
+    Other texts of the same item, and copies of the same text (`text_N` numbers those of `b`), are left out. LASER also
+    has own pairs among the neighbours, but leaves out only copies.
     """
     own_N, parts = (a_ND * b_ND).sum(dim=1), []
     some = torch.arange(0, len(b_ND), max(1, -(-len(b_ND) // MOST)), device=b_ND.device)

@@ -1,7 +1,7 @@
-"""What is plainly wrong with machine translations, caption by caption, from source and translation alone.
+"""Obvious errors in machine translations, caption by caption, from source and translation alone.
 
-None of these flags says that a translation is good. They find what no reader would take for a translation, and none
-of them has seen what a person wrote in the target language, so they may be used in training.
+The flags find what no reader would take for a translation; without a flag, a translation may still be bad. They use no
+human text in the target language, so they may be used in training.
 
 Shape legend: N captions.
 """
@@ -28,26 +28,26 @@ FLAGS: dict[str, str] = {
     "untranslated": "words of the source are left as they were",
     "truncated": "the source ends with a full stop or the like and the translation does not, as nine in ten others do",
 }
-"""What a caption may be flagged for."""
+"""The flags of a caption and what each one means."""
 
 LENGTH_Z = 3.5
-"""Iglewicz and Hoaglin 1993, for scores of the median and the median absolute deviation."""
+"""Threshold of Iglewicz and Hoaglin (1993), for scores by the median and the median absolute deviation."""
 FEW = 20
-"""Fewer captions than these say nothing about what is usual."""
+"""Minimum number of captions to tell what is usual."""
 KEPT_ENDS = 0.9
-"""Share of translations that must end as their source does before those that do not are flagged."""
+"""Minimum share of translations that end as their source does for the others to be flagged."""
 LEFT_IN = 2
-"""So many words left as they were are flagged; one, where source and target are written in different scripts."""
+"""Number of untranslated words that raise the flag; one is enough if source and target use different scripts."""
 WORD_LETTERS = 3
 
 _BLOCK = 8192
 _END = re.compile(
     "[.!?\u3002\u061f\u06d4\u0964\u0965\u0589\u104b\u17d4][ '\"\u201d\u2019\u00bb\u203a\u300d\u300f)\\]\u3011]*$"
 )
-"""A sentence ends: also in Chinese and Japanese, Arabic, Urdu, Hindi, Armenian, Burmese, Khmer; quotes may close."""
+"""End of a sentence, also in Chinese and Japanese, Arabic, Urdu, Hindi, Armenian, Burmese, Khmer; quotes may close."""
 _CHARACTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts without spaces between words: each character is a word."""
-# OpusFilter's RepetitionFilter (Aulamo et al. 2020) as it comes, 3 to 100 characters three times in a row; but of whole
+# OpusFilter's RepetitionFilter (Aulamo et al. 2020) by default, 3 to 100 characters three times in a row; but of whole
 # words ("mano, no, no" repeats nothing).
 _LETTER = rf"[^\W\d_{_CHARACTERS}]"
 _LOOP = re.compile(rf"(?<!{_LETTER})(\S.{{2,99}}?)(?: *\1){{2}}(?!{_LETTER})")
@@ -59,10 +59,10 @@ WORD = re.compile(rf"[^\W\d_{_ALPHABETS}]+|[{_CHARACTERS}]|[^\W\d_\0-\u058f\u1e0
 
 @dataclass(frozen=True)
 class Lengths:
-    """How long translations are, robustly: the length model of Gale and Church 1993.
+    """Robust estimate of the lengths of translations, by the length model of Gale and Church (1993).
 
-    A target of b characters for a source of a has (b - ratio a) / sqrt(a) around `shift` with standard deviation
-    `spread`, whatever a is.
+    For a source of a characters and a target of b, (b - ratio a) / sqrt(a) lies around `shift` with standard deviation
+    `spread`, for any a.
     """
 
     ratio: float
@@ -77,15 +77,15 @@ class Evidence:
     """Evidence about each caption."""
 
     length_ratio: FloatArray
-    """(N,) characters of the target by those of the source; nan where one of them is empty, or there is none"""
+    """(N,) target characters per source character; nan where either is empty, or the translation failed"""
     length_z: FloatArray
-    """(N,) how unusual that is, in standard deviations; nan where it is not known"""
+    """(N,) how unusual that is, in standard deviations; nan where unknown"""
     sources: NDArray[np.int32]
-    """(N,) how many different sources have this translation; 0 where there is none"""
+    """(N,) how many different sources have this translation; 0 where it is empty or failed"""
     left_in: NDArray[np.int32]
-    """(N,) words of the source that stand in the target as they were, and are not known as words of its language"""
+    """(N,) number of source words that are unchanged in the target and not known as words of its language"""
     flags: dict[str, BoolArray | None]
-    """(N,) each, by the names of `FLAGS`; None where it is not known for this language or too few captions"""
+    """(N,) each, by the names of `FLAGS`; None where unknown for this language or for so few captions"""
     lengths: Lengths | None
 
 
@@ -120,7 +120,7 @@ def evidence(sources: Sequence[str], targets: Sequence[str | None], source_lang:
 def _marks(
     sources: Sequence[str], targets: Sequence[str | None], target_scripts: frozenset[str] | None
 ) -> dict[str, NDArray[Any]]:
-    """What each caption (N,) shows by itself: in blocks, as the plain texts of millions fill the memory."""
+    """What each caption (N,) shows by itself; called in blocks, since millions of plain texts would fill memory."""
     plain = [(_plain(source), _plain(target)) for source, target in zip(sources, targets, strict=True)]
     kernels = [("".join(filter(str.isalnum, a)), "".join(filter(str.isalnum, b))) for a, b in plain]
     return {
@@ -152,15 +152,15 @@ def _lengths(a: FloatArray, b: FloatArray, empty: BoolArray) -> tuple[FloatArray
 
 
 def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> Iterator[list[str]]:
-    """The words of each source that stand in its target as they were, in order, each once.
+    """The words of each source that are unchanged in its target, in order, each once.
 
-    Left out are names and short words, and words that the engine also writes where they are not in the source.
+    Names and short words are left out, and so are words that the engine also writes where the source lacks them.
 
     >>> list(left_in(["Two sheperds in Spain", "Two men sit"], ["Dos sheperds en Spain", "Dos hombres sit"]))
     [['sheperds'], ['sit']]
     """
 
-    def words() -> Iterator[tuple[list[str], set[str]]]:  # read twice, as those of millions of captions fill the memory
+    def words() -> Iterator[tuple[list[str], set[str]]]:  # made twice: those of millions of captions would fill memory
         for source, target in zip(sources, targets, strict=True):
             yield WORD.findall(_fold(source)), {word.lower() for word in WORD.findall(_fold(target))}
 
@@ -172,7 +172,7 @@ def left_in(sources: Sequence[str], targets: Sequence[str | None]) -> Iterator[l
 
 
 def _counts(word: str) -> bool:
-    """Whether a word is none of those that stand in any language: short ones, names."""
+    """Whether a word is neither short nor a name; those can be the same in any language."""
     return word == word.lower() and (len(word) >= WORD_LETTERS or bool(re.fullmatch(f"[{_CHARACTERS}]", word)))
 
 

@@ -1,8 +1,7 @@
 """BLEU and chrF, by sacrebleu: of translations against human references, and of round trips.
 
 Papineni et al. 2002; Popovic 2015 (chrF: character 1- to 6-grams, beta 2) and 2017 (chrF++: words and pairs of words
-too); Post 2018 (signatures). A score is comparable with another if their signatures agree, and their references are
-the same.
+too); Post 2018 (signatures). Two scores are comparable if their signatures and references are the same.
 
 Shape legend: N sentences.
 """
@@ -16,9 +15,9 @@ from ccr_cli.metrics.detection import FloatArray
 from ccr_cli.metrics.scripts import base_language, has_spaces
 
 RESAMPLES = 1000
-"""Of the sentences, for the interval."""
+"""Resamples of the sentences for the interval."""
 _SEED = 12345
-"""sacrebleu's."""
+"""sacrebleu's default."""
 _BLOCK = 8192
 _DRAWN = 2**20
 """Sentences that are drawn at once."""
@@ -30,10 +29,10 @@ _DIGITS = 4
 
 
 def tokenizer(lang: str) -> tuple[str, str]:
-    """The tokeniser that BLEU takes for a language, of those that need no network; a note if it is not the usual.
+    """The BLEU tokeniser for a language, of those that need no network, and a note if it is not the usual one.
 
-    `zh` cuts Chinese into characters; `ja-mecab` and `ko-mecab` know words, and need a package each, without which it
-    is characters; `13a` is that of WMT.
+    `zh` splits Chinese into characters; `ja-mecab` and `ko-mecab` split into words and need a package each, without
+    which the text is split into characters; `13a` is WMT's.
     """
     from sacrebleu.metrics.bleu import BLEU
 
@@ -49,9 +48,9 @@ def tokenizer(lang: str) -> tuple[str, str]:
 def corpus_scores(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], lang: str
 ) -> tuple[dict[str, dict[str, Any]], str]:
-    """BLEU, chrF2 and, in languages that put spaces between words, chrF2++ of translations (N,), "" for none.
+    """BLEU, chrF2 and, in languages that put spaces between words, chrF2++ of translations (N,).
 
-    Each has at least one reference, not everywhere equally many.
+    A missing translation is "". Each has at least one reference; their number may vary.
 
     Returns:
         By sacrebleu's name of the metric: `score`, `interval` (95 % bootstrap over sentences; None for one sentence)
@@ -83,7 +82,7 @@ def corpus_scores(
 
 
 def sentence_chrf(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> FloatArray:
-    """ChrF2 (N,) of each sentence, 0..100, "" scores 0; of several references the one that is nearest counts."""
+    """ChrF2 of each sentence (N,), 0 to 100; "" scores 0, and of several references the best one counts."""
     from sacrebleu.metrics.chrf import CHRF
 
     metric = CHRF()
@@ -101,9 +100,9 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> tuple[f
 
 
 def _statistics(metric: Any, hypotheses: Sequence[str], streams: Sequence[Sequence[str | None]]) -> FloatArray:
-    """(N, S) what a metric of sacrebleu counts in each sentence, and sums over a corpus.
+    """The statistics (N, S) that a sacrebleu metric counts in each sentence, and sums over a corpus.
 
-    sacrebleu would hold the n-grams of all references at once, 20 KB of each sentence.
+    They are made in blocks: sacrebleu would hold the n-grams of all references at once, 20 KB per sentence.
     """
     parts = []
     for first in range(0, len(hypotheses), _BLOCK):
@@ -128,7 +127,7 @@ def _interval(metric: Any, stats_NS: FloatArray) -> list[float]:
 
 
 def _draws(size: int) -> Iterator[FloatArray]:
-    """How often each draw takes each sentence (B, N), some draws at a time: all at once are 232 MB of 29,000."""
+    """How often each draw takes each sentence (B, N), in blocks: all draws of 29,000 sentences take 232 MB."""
     dice, at_once = np.random.default_rng(_SEED), max(1, _DRAWN // size)
     for first in range(0, RESAMPLES, at_once):
         rows = min(at_once, RESAMPLES - first)

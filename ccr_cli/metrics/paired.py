@@ -1,8 +1,8 @@
 """Whether one system retrieves better than another, on the same queries of the same items.
 
 The interval of a difference weights both systems by the same resample of items (`bootstrap`). The test (Fisher's
-randomisation) asks how often a difference as large arises if each item had answered for the two systems with their
-names swapped by a coin: the sign of its part in the difference is flipped, its queries of both directions together.
+randomisation) asks how often a difference as large arises if a coin toss swaps the two systems for each item: it flips
+the sign of the item's part in the difference, with its queries of both directions together.
 Several seeds of a system count as the mean of their figures: interval and test then describe these trained models on
 other items, not other seeds.
 
@@ -18,20 +18,20 @@ from ccr_cli.metrics.bootstrap import FIGURES, ROOM, Estimate, RankedGallery, co
 from ccr_cli.metrics.ranks import FloatArray
 
 SAMPLES, FLIPS = 2000, 10_000
-"""Resamples behind the interval of a difference, and random flips behind its p value."""
+"""Resamples for the interval of a difference, and random flips for its p value."""
 ALPHA = 0.05
 ROUNDING = 1e-9
-"""A smaller difference is the rounding of equal figures."""
+"""A smaller difference is a rounding error between equal figures."""
 _MEANS = tuple(name for name in FIGURES if not name.endswith(".MedR"))
 
 System = Sequence[Sequence[RankedGallery]]
-"""A system: of each seed the folds, each a gallery with the same items and queries in the same order."""
+"""A system: the folds of each seed; a fold has the same items and queries, in the same order, for all seeds."""
 
 
 def differences(
     first: System, second: System, *, seed: int = 0, samples: int = SAMPLES, flips: int = FLIPS
 ) -> dict[str, Estimate]:
-    """Every figure of the second system minus that of the first, or the mean of this over folds, by its name.
+    """Every figure of the second system minus that of the first, as a mean over folds, by name.
 
     Items are drawn inside their fold. p is (1 + flips that differ as much) / (1 + flips).
 
@@ -62,7 +62,7 @@ def interval_of_difference(
 ) -> Estimate:
     """One figure (no median) of the second system minus that of the first, as in `differences`, without a test.
 
-    It takes no longer for many seeds than for one: what they add to the difference is averaged item by item.
+    Many seeds take no longer than one: their parts in the difference are averaged item by item first.
     """
     _check([*first, *second])
     rng, column = np.random.default_rng(seed), _MEANS.index(figure)
@@ -78,7 +78,7 @@ def interval_of_difference(
 
 
 def _gaps(first: System, second: System) -> list[list[FloatArray]]:
-    """Of each fold and direction what each item adds to the sums of the second beyond those of the first, (I, K)."""
+    """For each fold and direction: each item's part in the sums, second system minus first, (I, K)."""
     return [
         [
             _mean([run[n].sides[side].sum_IK for run in second]) - _mean([run[n].sides[side].sum_IK for run in first])
@@ -93,8 +93,8 @@ def _mean(values: Sequence[FloatArray]) -> FloatArray:
 
 
 def _flipped(first: System, second: System, rng: np.random.Generator, flips: int) -> dict[str, float]:
-    """The share of sign assignments whose difference is as large, by figure that is a mean."""
-    gap = [  # of each fold and direction what each item adds to the difference, (I, K)
+    """The share of sign assignments with a difference as large, for each figure that is a mean."""
+    gap = [  # for each fold and direction: each item's part in the difference, (I, K)
         [sum_IK / max(side.count_I.sum(), 1.0) for side, sum_IK in zip(fold.sides, sums, strict=True)]
         for fold, sums in zip(first[0], _gaps(first, second), strict=True)
     ]

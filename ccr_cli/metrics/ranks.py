@@ -1,4 +1,4 @@
-"""Where the right answers stand: ranks and average precision by counting, block by block, with one tie rule.
+"""Ranks and average precision of the right answers, by counting block by block, with one tie rule.
 
 Nothing is sorted but a query's own positives, and the matrix is never built: for each positive the entries
 with a greater and with an equal similarity are counted while blocks stream by. A `SimBlock` is called with two
@@ -22,7 +22,7 @@ which without ties is the usual AP over all positives; 0 * ties and 1 * ties giv
 precision at recall r is the greatest of the precisions in this sum with k/m >= r.
 
 Similarities in half precision tie by rounding, so they are refused. A similarity function that does not
-return bit-equal numbers for equal gallery entries breaks their tie by rounding: that is its doing.
+return bit-equal numbers for equal gallery entries breaks their tie by rounding, which is not corrected here.
 
 Shape legend: Q queries, G gallery entries, V visual items, T texts, D embedding, P positives of all queries, M most
 positives of a query in a block; lower case: a block.
@@ -48,9 +48,9 @@ TIES = {"mid": 0.5, "optimistic": 0.0, "pessimistic": 1.0}
 TENTHS = 10
 """A curve of precision against recall has the recalls 0, 1/10, ... 1."""
 EXACT = 2**24
-"""most numbers a row: flags are added up in float32 (fastest by far), exact up to here"""
+"""maximum length of a row: flags are summed in float32 (fastest by far), which is exact up to here"""
 COUNT_EACH = 16
-"""up to so many scores a row, each is compared with all numbers; beyond, the numbers are binned"""
+"""up to this many scores per row, each is compared with all values; beyond, the values are binned"""
 
 
 def matrix_sim(sim_QG: Tensor) -> SimBlock:
@@ -64,7 +64,7 @@ def dot_sim(query_QD: Tensor, gallery_GD: Tensor) -> SimBlock:
 
 
 def columns(sim: SimBlock, at_G: IntArray) -> SimBlock:
-    """The similarities to some of the gallery entries alone, at ascending positions (G,)."""
+    """The similarities to a subset of the gallery entries, at ascending positions (G,)."""
 
     def part(queries: slice, gallery: slice) -> Tensor:
         at_g = at_G[gallery]
@@ -81,10 +81,10 @@ def blocks(n: int, size: int) -> Iterator[slice]:
 
 
 def minmax(sim: SimBlock, n_queries: int, n_gallery: int, *, block: int = 1024) -> SimBlock:
-    """Similarities moved to [0, 1] by the extrema of the *whole* matrix (NRCCR's code, not its eq. (13)).
+    """Similarities scaled to [0, 1] by the extrema of the *whole* matrix (NRCCR's code, not its eq. (13)).
 
-    A constant matrix becomes all zeros. The ranks of one matrix do not change by this (but for rounding);
-    those of a sum of two do. An entry that is not finite is a ValueError, and so is a matrix without any.
+    A constant matrix becomes all zeros. This does not change the ranks of one matrix (except by rounding), but it
+    does change those of a sum of two. Raises ValueError for an empty matrix or an entry that is not finite.
     """
     grid = itertools.product(blocks(n_queries, block), blocks(n_gallery, block))
     ends = [value.item() for part in grid for value in torch.aminmax(sim(*part))]
@@ -109,7 +109,7 @@ def fused(target: SimBlock, translated: SimBlock, beta: float) -> SimBlock:
 
 @dataclass(frozen=True)
 class Positives:
-    """The right answers of every query: those of query i are `index[offsets[i]:offsets[i + 1]]`, none of them twice."""
+    """The right answers of every query: those of query i are `index[offsets[i]:offsets[i + 1]]`, without duplicates."""
 
     index: IntArray
     """(P,) positions in the gallery, ascending within a query"""
@@ -150,7 +150,7 @@ class Positives:
 
     @classmethod
     def from_lists(cls, lists: Sequence[Sequence[int]]) -> "Positives":
-        """One list of gallery positions a query.
+        """From one list of gallery positions per query.
 
         >>> Positives.from_lists([[0], [2, 1], []]).offsets.tolist()
         [0, 1, 3, 3]
@@ -171,7 +171,7 @@ class Positives:
         return cls.from_lists([where.get(key, []) for key in query_ids])
 
     def where(self, kept: NDArray[np.bool_]) -> "Positives":
-        """Some of the positives (P,) of the same queries."""
+        """Keeps some of the positives, by a mask (P,), for the same queries."""
         return Positives.of_pairs(self.row[kept], self.index[kept], len(self))
 
     def reversed(self, n_gallery: int) -> "Positives":
@@ -188,7 +188,7 @@ class Positives:
 
 @dataclass(frozen=True)
 class Ranks:
-    """What one direction of retrieval came to, an entry a query; nan for queries without a positive."""
+    """Results of one direction of retrieval, one entry per query; nan for queries without a positive."""
 
     greater: FloatArray
     """(Q,) number of competitors above the best positive"""
@@ -230,15 +230,15 @@ def rank_queries(
     keep: int = 2**26,
     curve: str = "",
 ) -> Ranks:
-    """Rank every query's positives (none, one or several) in the whole gallery, on the device where `sim` answers.
+    """Ranks every query's positives (none, one or several) in the whole gallery, on the device of `sim`'s result.
 
-    Blocks of at most `block` queries and entries that hold a positive are computed first, for its similarity, and all
-    others once. What fits into `keep` numbers is kept from the first pass to the second, the rest computed again, so
-    memory is O(block^2 + keep + P). `sim` returns float32 or float64 and is not written to. `curve` is the tie rule of
-    `Ranks.precision`; empty leaves it out.
+    A first pass computes those blocks (of at most `block` queries and entries) that hold a positive, for its
+    similarity; a second pass counts in all blocks. Up to `keep` numbers are kept from the first pass and the rest is
+    computed again, so memory is O(block^2 + keep + P). `sim` returns float32 or float64 and is not written to. `curve`
+    is the tie rule of `Ranks.precision`; empty leaves it out.
 
     Raises:
-        ValueError: If a similarity is NaN, half precision or of the wrong shape, or positives do not fit.
+        ValueError: If similarities are NaN, half precision or of the wrong shape, or the positives do not fit.
     """
     rows = _Side(positives, n_queries, n_gallery, block)
     _sweep(sim, n_queries, n_gallery, rows, None, block, keep)
@@ -255,9 +255,9 @@ def rank_both(
     keep: int = 2**26,
     curve: str = "",
 ) -> tuple[Ranks, Ranks]:
-    """Both directions of one similarity (V, T), each block computed once for both; otherwise as `rank_queries`.
+    """Ranks both directions of one similarity (V, T), sharing each block; otherwise as `rank_queries`.
 
-    First the ranks with texts as queries (t2v), then those with visual items as queries (v2t).
+    Returns the ranks with texts as queries (t2v), then those with visual items as queries (v2t).
     """
     texts = _Side(visual_of_text, n_texts, n_visual, block)
     visual = _Side(visual_of_text.reversed(n_visual), n_visual, n_texts, block)
@@ -268,7 +268,7 @@ def rank_both(
 def _sweep(
     sim: SimBlock, n_rows: int, n_columns: int, rows: "_Side", columns: "_Side | None", block: int, keep: int
 ) -> None:
-    """Shows every block of the matrix to its rows as queries, and to its columns where these ask too.
+    """Passes every block of the matrix to its rows as queries, and to its columns if these are queries too.
 
     A block that is computed twice is computed from the same slices, and so rounded in the same way.
     """
@@ -283,12 +283,12 @@ def _sweep(
         grid = itertools.product(enumerate(blocks(n_rows, block)), enumerate(blocks(n_columns, block)))
         for (i, row), (j, column) in grid:
             own = rows.strips[i], columns.strips[j] if columns else None
-            if seek and not own[0].inside(column).any():  # of the same pairs in both directions
+            if seek and not own[0].inside(column).any():  # both directions have the same pairs
                 continue
             if not any(strip and strip.shape[1] for strip in own):
                 continue
             sim_rc = kept.pop((i, j)) if (i, j) in kept else _checked(sim(row, column), row, column)
-            if not ready:  # what stays is made at once: between blocks that come and go it would tear the heap
+            if not ready:  # allocated at once: among short-lived blocks, what stays would fragment the heap
                 for counted in strips:
                     counted.prepare(sim_rc)
                 ready = True
@@ -301,7 +301,7 @@ def _sweep(
 
 
 class _Strip:
-    """The queries of one slice: the similarities of their positives, and the competitors above and level with each."""
+    """The queries of one slice: the similarities of their positives, and the competitors above and tied with each."""
 
     def __init__(self, counts: IntArray, index: IntArray) -> None:
         self.index = index
@@ -321,7 +321,7 @@ class _Strip:
         return found
 
     def prepare(self, like: Tensor) -> None:
-        """Makes room for what will be found, on the device of the similarities."""
+        """Allocates room for the results, on the device of the similarities."""
         self.score_qM = self._empty(like)
         self.greater_qM = torch.zeros(self.shape, dtype=torch.float64, device=like.device)
         self.equal_qM = torch.zeros_like(self.greater_qM)
@@ -332,12 +332,12 @@ class _Strip:
             self.score_qM, self.order_qM = self.score_qM.sort(dim=1)
 
     def seek(self, sim_qg: Tensor, gallery: slice) -> None:
-        """Takes the similarities of the positives in a block."""
+        """Stores the similarities of the positives in a block."""
         assert self.score_qM is not None
         self._place(self.score_qM, sim_qg, gallery, self.inside(gallery))
 
     def count(self, sim_qg: Tensor, gallery: slice) -> None:
-        """Counts a block, less the positives in it."""
+        """Counts the competitors in a block, that is all but positives."""
         assert self.score_qM is not None
         seen, inside = [(sim_qg, 1)], self.inside(gallery)
         if inside.any():
@@ -426,7 +426,7 @@ def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:
     out_QR = np.full((len(m_Q), TENTHS + 1), np.nan)
     padded = np.append(precision_P, 0.0)  # `reduceat` wants the last end to be an entry
     for tenth in range(TENTHS + 1):
-        needed_Q = np.maximum(1, -(-tenth * m_Q // TENTHS))  # of m positives so many are a recall of that: exact
+        needed_Q = np.maximum(1, -(-tenth * m_Q // TENTHS))  # so many of m positives give this recall: exact
         ends = np.stack([start_Q + needed_Q - 1, start_Q + m_Q], axis=1)[valid_Q].ravel()
         if len(ends):
             out_QR[valid_Q, tenth] = np.maximum.reduceat(padded, ends)[::2]
@@ -434,7 +434,7 @@ def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:
 
 
 def count(values_qg: Tensor, score_qM: Tensor) -> tuple[Tensor, Tensor]:
-    """Count, for each score (ascending, nan last), the values of its row above it and equal to it.
+    """Counts, for each score (ascending, nan last), the values of its row above it and equal to it.
 
     A nan among the values is counted nowhere; the counts of a nan score mean nothing.
     """

@@ -1,4 +1,4 @@
-"""Figures of a review: the share of wrong pairs, what the next ones will bring, and the agreement of two people."""
+"""Figures of a review: the share of wrong pairs, how many to expect next, and the agreement of two people."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from scipy.stats import binomtest
 from sklearn.metrics import cohen_kappa_score
 
 WINDOW, AHEAD = 50, 20
-"""The last pairs that predict, and the next ones that are predicted."""
+"""Number of last pairs to predict from, and of next pairs to predict."""
 
 
 def share(wrong: int, judged: int) -> tuple[float, float, float] | None:
@@ -22,10 +22,10 @@ def share(wrong: int, judged: int) -> tuple[float, float, float] | None:
 
 
 def expected(recent: Sequence[bool]) -> float | None:
-    """How many of the next `AHEAD` pairs are wrong, given which of the last `WINDOW` were; None with fewer.
+    """Expected number of wrong pairs among the next `AHEAD`, given the last `WINDOW`; None with fewer.
 
     The posterior mean under Jeffreys' prior, Beta(1/2, 1/2) (Brown, Cai and DasGupta, Statistical Science 16, 2001),
-    as if the next ones were like the last. Of a list with the most suspicious first they are rather better.
+    as if the next ones were like the last. In a list with the most suspicious pairs first, they tend to be better.
 
     >>> round(expected([False] * 50), 3), expected([True])
     (0.196, None)
@@ -36,7 +36,7 @@ def expected(recent: Sequence[bool]) -> float | None:
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> tuple[float, float | None]:
-    """The share of equal verdicts of two people, and Cohen's kappa; it is None if both have the same single verdict.
+    """The share of equal verdicts of two people, and Cohen's kappa: None if all verdicts are the same.
 
     >>> agreement(["clean", "noisy", "noisy", "clean"], ["clean", "noisy", "clean", "clean"])
     (0.75, 0.5)

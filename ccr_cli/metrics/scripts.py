@@ -1,4 +1,4 @@
-"""Writing systems: which scripts a language is written in, and which script a letter is of."""
+"""Writing systems: which scripts a language is written in, and which script a letter belongs to."""
 
 import re
 import unicodedata
@@ -27,7 +27,7 @@ _SCRIPTS = {
 }
 _LIKE = dict(latn="en", cyrl="ru", arab="ar", deva="hi", hans="zh", hant="zh", hani="zh", jpan="ja", hang="ko")
 _SUBTAGS = {subtag: _SCRIPTS[lang] for subtag, lang in _LIKE.items()} | {"kore": _SCRIPTS["ko"] | _SCRIPTS["zh"]}
-"""A script subtag in the language tag (sr-Latn, zh-Hant) decides before the table."""
+"""A script subtag in the language tag (sr-Latn, zh-Hant) takes precedence over the table."""
 
 
 def expected_scripts(lang: str) -> frozenset[str] | None:

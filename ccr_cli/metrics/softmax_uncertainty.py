@@ -1,7 +1,7 @@
-"""How likely the first result is wrong, from similarities alone: a softmax over the gallery, its temperature fitted.
+"""How likely the first result is wrong, from similarities alone: a softmax over the gallery with a fitted temperature.
 
-The probability that entry g is the right one is p_g = softmax(sim / T)_g. A temperature of its own makes a softmax
-trustworthy (Guo et al., ICML 2017); of several models the probabilities are averaged (deep ensembles,
+The probability that entry g is the right one is p_g = softmax(sim / T)_g. A temperature fitted to a model calibrates
+its softmax (Guo et al., ICML 2017); the probabilities of several models are averaged (deep ensembles,
 Lakshminarayanan et al., NeurIPS 2017).
 
 Shape legend: M models, Q queries, G gallery entries; lower case: a block of them.
@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 COLDEST, HOTTEST = 0.005, 10.0
-"""Between these a temperature is sought: what separates its validation queries perfectly would have none."""
+"""Range of the temperature: a model that separates its validation queries perfectly would have no best one."""
 BLOCK = 2**22
-"""Most entries held at once in float64."""
+"""Maximum number of entries held at once in float64."""
 
 
 def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
-    """The temperature at which the right entries are likeliest: least mean of -log p, in float64.
+    """Fits the temperature at which the right entries are likeliest: the lowest mean of -log p, in float64.
 
-    Of a softmax over one right entry this has one minimum, since it is convex in 1/T. No query is a ValueError.
+    With one right entry per query there is one minimum, since the mean is convex in 1/T. Raises ValueError without
+    queries.
     """
     from scipy.optimize import minimize_scalar  # a second, for this alone
 
@@ -46,7 +47,7 @@ def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
 def wrong_probability(sim_QG: Tensor, temperature: float, first_Q: Tensor) -> Tensor:
     """1 - p of the first result of each query (Q,), float64.
 
-    It is the share of all others, so that a small one is not rounded to 0.
+    It is computed as the share of all other entries, so that small values are not rounded to 0.
     """
     first_Q1 = first_Q[:, None]
     logit_QG = sim_QG / temperature
@@ -56,11 +57,12 @@ def wrong_probability(sim_QG: Tensor, temperature: float, first_Q: Tensor) -> Te
 
 
 def disagreement(sims: Iterable[Tensor], temperatures: Iterable[float]) -> Tensor:
-    """How far models are from each other (Q,): 0 where they say the same, 1 where each is sure of another entry.
+    """Disagreement of models on each query (Q,): 0 if they agree, 1 if each is sure of a different entry.
 
-    The entropy of the mean of their probabilities minus the mean of their entropies, which is the mutual information
-    of entry and model, or the mean divergence KL of each from the mean; by its greatest value, log M. In float64: of
-    models that agree, two large numbers are subtracted. Similarities (Q, G) and a temperature of each model.
+    The entropy of the models' mean probabilities minus the mean of their entropies, divided by its maximum, log M. The
+    difference is the mutual information of entry and model, or the mean KL divergence of each model from the mean. It
+    is computed in float64, since for models that agree two nearly equal numbers are subtracted. `sims` has the
+    similarities (Q, G) of each model.
     """
     mean_QG, entropy_Q, number = torch.zeros(()), torch.zeros(()), 0
     for sim_QG, temperature in zip(sims, temperatures, strict=True):

@@ -1,4 +1,4 @@
-"""Does one uncertainty of queries know failures, or queries without a match, better than another?
+"""Comparison of query uncertainties: which one better predicts failures, or queries without a match.
 
 Uncertainties are compared by a paired bootstrap over items: every item is drawn with all its queries, and all scores
 see the same draw. A query drawn twice counts twice.
@@ -22,7 +22,7 @@ class SortedUncertainty:
     """One uncertainty of some queries, sorted once for any number of resamples."""
 
     def __init__(self, uncertainty: ArrayLike, rank: ArrayLike) -> None:
-        """Args: uncertainty and rank (from 1) of each query, none of them NaN."""
+        """Takes the uncertainty and rank (from 1) of each query, none of them NaN."""
         u_Q = np.asarray(uncertainty, dtype=np.float64)
         self.order_Q = np.argsort(u_Q, kind="stable")
         self.failed_Q = np.asarray(rank, dtype=np.float64)[self.order_Q] > 1.0
@@ -55,10 +55,10 @@ def compared(
     *,
     probability: bool = False,
 ) -> dict[str, Any]:
-    """What `calibration` says of an uncertainty (Q,), higher where less certain, next to others by their names.
+    """Calibration of an uncertainty (Q,), higher where less certain, compared with others by name.
 
-    With `ece` for a `probability` of failing, and `trivial`: of the others `auroc`, `aurc`, `curve`, and the `gaps` to
-    them. Without an uncertainty of its own only what needs none.
+    Returns the figures of `calibration`, `ece` for a `probability` of failing, and `trivial`: for each of the others
+    `auroc`, `aurc`, `curve`, and the `gaps` to it. Without `own_Q`, only what does not need it.
     """
     figures = {name: calibration(unc_Q, rank_Q) for name, unc_Q in others.items()}
     trivial: dict[str, Any] = {
@@ -89,8 +89,8 @@ def gaps(
 ) -> dict[str, dict[str, list[float] | None]]:
     """Intervals of the AUROC and AURC of an uncertainty (Q,), higher where less certain, minus those of others.
 
-    `rank` (Q,) is that of the best positive, from 1; `item` (Q,) any numbers. By name `auroc` and `aurc`, low and high
-    end each; None where no resample has both hits and failures.
+    `rank` (Q,) is that of the best positive, from 1; `item` (Q,) any numbers. Returns low and high end of `auroc` and
+    `aurc` by name; None where no resample has both hits and failures.
     """
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):
@@ -116,9 +116,9 @@ def separation(
 ) -> dict[str, dict[str, Any]]:
     """How well each score, by its name, separates unknown queries, which should score higher, from known ones.
 
-    Items are numbers or names; one with queries of both kinds is drawn with both. By name `auroc` and its `interval`;
-    the `means` of known and unknown queries, and the interval of the `rise` from one to the other; and for all but the
-    first `gap`, the interval of the first's AUROC minus its own. Resamples that lack one kind are left out.
+    Items are numbers or names; one with queries of both kinds is drawn with both. Returns by name: `auroc` and its
+    `interval`; the `means` of known and unknown queries, and the interval of the `rise` from one to the other; for all
+    but the first, `gap`, the interval of the first's AUROC minus its own. Resamples that lack one kind are left out.
     """
     items = np.concatenate([np.asarray(known_item), np.asarray(unknown_item)])
     code_Q = np.unique(items, return_inverse=True)[1]

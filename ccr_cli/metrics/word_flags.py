@@ -1,6 +1,6 @@
-"""What is plainly wrong in the words of a translation, besides the flags of `metrics.mtquality`.
+"""Obvious errors in the words of a translation, in addition to the flags of `metrics.mtquality`.
 
-Like these they are for a person to look at: a flag filters nothing, and no flag means nothing.
+Like those, these flags are for a person to look at: a flag filters nothing, and a missing flag proves nothing.
 """
 
 import re
@@ -18,17 +18,17 @@ FLAGS = {
     "repeated": "words stand twice in a row, and not in the source",
     "language": "the text is in another language than the target's (with the package py3langid)",
 }
-"""What a caption may be flagged for."""
+"""The flags of a caption and what each one means."""
 SURE = 0.9
-"""Probability of another language that is flagged."""
+"""Minimum probability of another language for a flag."""
 LIKELY, UNLIKELY = 0.5, 0.01
-"""For `in_other_language`: least probability of the other language, and largest one of the right language."""
+"""For `in_other_language`: minimum probability of the other language, and maximum of the right language."""
 SPELT_OUT = 12
 """Numbers up to this one are often written as words, which are not read."""
 _LETTERS, _CHARACTERS = 5, 3
-"""Least letters of a word, and characters in scripts without spaces, whose repetition is no way of speaking."""
+"""Minimum letters of a word (characters in unspaced scripts) to flag its repetition; shorter ones can be idiom."""
 _ALIKE = ("zh yue wuu", "no nb nn da", "hr sr bs sh", "id ms", "fil tl")
-"""Languages that short texts do not tell apart."""
+"""Groups of languages that cannot be told apart in short texts."""
 _DIGITS = dict(zip("〇一二三四五六七八九零两兩", (*range(10), 0, 2, 2), strict=True))
 _TENS = {"十": 10, "百": 100, "千": 1000}
 _MYRIADS = {"万": 10**4, "萬": 10**4, "亿": 10**8, "億": 10**8}
@@ -41,7 +41,7 @@ _LONGEST = 6
 
 
 def numbers(source: str, target: str) -> list[str]:
-    """The numbers in digits of the source that the translation lacks.
+    """The numbers written in digits in the source that the translation lacks.
 
     Digits of any script and Chinese numerals are compared; a small number that may be spelt out in words counts only
     where the translation has other numbers.
@@ -91,7 +91,7 @@ def _chinese(numeral: str) -> int:
 
 
 def repeated(source: str, target: str) -> list[str]:
-    """The words, or characters in scripts without spaces, that a translation has twice in a row and the source not.
+    """The words (characters in unspaced scripts) that a translation has twice in a row if the source repeats none.
 
     >>> repeated("a man", "un hombre un hombre"), repeated("a man", "nous nous"), repeated("bye bye", "adios adios")
     (['un hombre'], [], [])
@@ -113,26 +113,26 @@ def _twice(text: str, letters: int) -> list[str]:
 
 
 def other_language(text: str, lang: str) -> list[str]:
-    """The language of a text, if it is surely another one; empty without the package py3langid.
+    """The language of a text if it is surely not `lang`, else empty, as without the package py3langid.
 
-    Left out are languages that the package does not know, and neighbours that short texts do not tell apart.
+    Empty too if the package does not know `lang`, or cannot tell it from the language found in short texts.
     """
     found, p = _language(text, lang)
     return [found] if p >= SURE else []
 
 
 def in_other_language(text: str, lang: str) -> str:
-    """The language of a text that was meant to be in `lang` and is hardly so, else "".
+    """The language of a text that should be in `lang` and almost certainly is not, else "".
 
-    Of 116,000 human captions in English, German, French and Czech it calls none wrong, and it finds 99 % of those of
-    another language; of names of two words it finds a third or less.
+    It flags none of 116,000 human captions in English, German, French and Czech, and finds 99 % of captions in another
+    language, but a third or less of two-word names.
     """
     found, p = _language(text, lang)
     return found if p >= LIKELY and dict(_identifier()[0].rank(text))[base_language(lang)] < UNLIKELY else ""
 
 
 def _language(text: str, lang: str) -> tuple[str, float]:
-    """The most likely language and its probability; "" and 0 if it is the one expected, or none can be told."""
+    """The most likely language and its probability; "" and 0 if it is the expected one or cannot be told."""
     (identifier, labels), own = _identifier(), base_language(lang)
     if own not in labels:
         return "", 0.0
@@ -143,7 +143,7 @@ def _language(text: str, lang: str) -> tuple[str, float]:
 
 @cache
 def _identifier() -> tuple[Any, frozenset[str]]:
-    """What tells languages, and those that it knows: none without the package py3langid."""
+    """The language identifier and the languages that it knows; None and no languages without py3langid."""
     try:
         from py3langid.langid import MODEL_FILE, LanguageIdentifier  # an extra
     except ImportError:
@@ -153,14 +153,14 @@ def _identifier() -> tuple[Any, frozenset[str]]:
 
 
 def word_flags(sources: Iterable[str], targets: Iterable[str], lang: str) -> Iterator[dict[str, list[str]]]:
-    """The words for which each translation is flagged, by the names of `FLAGS`, where there are any."""
+    """The words for which each translation is flagged, by flag; flags without any are left out."""
     for pair in zip(sources, targets, strict=True):
         found = numbers(*pair), repeated(*pair), other_language(pair[1], lang)
         yield {name: words for name, words in zip(FLAGS, found, strict=True) if words}
 
 
 def flagged(sources: Sequence[str], targets: Sequence[str], source_lang: str, lang: str) -> list[dict[str, list[str]]]:
-    """All flags of each translation (N), those of `metrics.mtquality` too, with their words."""
+    """All flags of each translation (N) with their words, including those of `metrics.mtquality`."""
     plain, found = evidence(sources, targets, source_lang, lang).flags, []
     each = zip(left_in(sources, targets), word_flags(sources, targets, lang), strict=True)
     for row, (left, words) in enumerate(each):
