@@ -79,7 +79,7 @@ def calibration(uncertainty: ArrayLike, rank: ArrayLike) -> dict[str, Any]:
     Returns:
         `auroc` of uncertainty against failure (None if all or none fail), `aurc` (mean risk over all coverages, lower
         is better), `aurc_random` (its value for an uninformative uncertainty: the failure rate), `aurc_best` (for one
-        that predicts each failure), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and up to
+        that predicts all failures), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and up to
         50 points of the `curve`. None where there is no query.
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)

@@ -120,7 +120,7 @@ class _Side:
         self._every, self._by_word = np.sort(covered_W), np.sort(self.words.id_W + covered_W / 2)
 
     def p_value(self, id_W: Ints, covered_W: FloatArray) -> FloatArray:
-        """P-value of each word (W,): how rarely it is covered as badly in the training texts."""
+        """P-value of each word (W,): how rarely it is covered as badly or worse in the training texts."""
         below_W = np.searchsorted(self._by_word, id_W + covered_W / 2, "right") - np.searchsorted(self._by_word, id_W)
         any_W = np.searchsorted(self._every, covered_W, "right") / len(self._every)
         return np.asarray((below_W + PSEUDO_COUNTS * any_W + 1) / (self.times_V[id_W] + PSEUDO_COUNTS + 1))

@@ -47,8 +47,8 @@ _END = re.compile(
 """End of a sentence, also in Chinese and Japanese, Arabic, Urdu, Hindi, Armenian, Burmese, Khmer; quotes may close."""
 _CHARACTERS = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 """Scripts without spaces between words: each character is a word."""
-# OpusFilter's RepetitionFilter (Aulamo et al. 2020) by default, 3 to 100 characters three times in a row; but of whole
-# words ("mano, no, no" repeats nothing).
+# OpusFilter's RepetitionFilter (Aulamo et al. 2020) with its defaults, 3 to 100 characters three times in a row; but of
+# whole words ("mano, no, no" repeats nothing).
 _LETTER = rf"[^\W\d_{_CHARACTERS}]"
 _LOOP = re.compile(rf"(?<!{_LETTER})(\S.{{2,99}}?)(?: *\1){{2}}(?!{_LETTER})")
 _ALPHABETS = "\u0590-\u1dff\u2000-\U0010ffff"

@@ -25,7 +25,7 @@ ROUNDING = 1e-9
 _MEANS = tuple(name for name in FIGURES if not name.endswith(".MedR"))
 
 System = Sequence[Sequence[RankedGallery]]
-"""A system: the folds of each seed; a fold has the same items and queries, in the same order, for all seeds."""
+"""A system: the folds of each seed, each a gallery with the same items and queries in the same order for all seeds."""
 
 
 def differences(
