@@ -45,8 +45,8 @@ SHORT = 3
 def mix_words(text: str, other: str, lang: str, seed: int) -> str:
     """Makes a text partly wrong: content words are replaced by another text's, preceded by one of them, or dropped.
 
-    The first chosen word is always replaced, so that something changes. In languages without spaces, a word is two
-    characters. A text is unchanged only if the other text has no different word and dropping would leave none.
+    The first chosen word is always replaced (dropped if the other text has no different word), so that something
+    changes. In languages without spaces, a word is two characters. A text is unchanged only if dropping leaves no word.
     """
     spaced, rng = has_spaces(lang), np.random.default_rng(seed)
     own, others = (_words(caption, spaced) for caption in (text, other))
