@@ -10,10 +10,10 @@ from ccr_cli.losses.precision import check_positive, full_precision
 def infonce(
     sim_BB: Tensor, temperature: float | Tensor = 0.07, mask_BB: Tensor | None = None, weight_B: Tensor | None = None
 ) -> Tensor:
-    """Half of (visual-to-text plus text-to-visual cross-entropy), each a weighted mean over its rows.
+    """Mean of the visual-to-text and text-to-visual cross-entropies, each a weighted mean over its rows.
 
-    A tensor as temperature gets its gradient. With weights of a judge that knows the truth this is the oracle: the loss
-    of the batch without its mismatched pairs.
+    A temperature given as a tensor gets a gradient. Weighted by a judge that knows the truth, this is the oracle: the
+    loss of the batch without its mismatched pairs.
     """
     if not isinstance(temperature, Tensor):
         check_positive("temperature", temperature)

@@ -1,4 +1,4 @@
-"""Contrast with soft targets that the rivals of a doubted pair share: the loss of CREAM.
+"""Cross-entropy with soft targets, which give part of a doubtful pair's target to its rivals: the loss of CREAM.
 
 Ma et al., "Cross-modal Retrieval with Noisy Correspondence via Consistency Refining and Mining", IEEE TIP 2024, as in
 its code.
@@ -14,7 +14,7 @@ from ccr_cli.losses.precision import check_positive, full_precision
 @torch.no_grad()
 @full_precision
 def consistency_B(sim_BB: Tensor, mask_BB: Tensor | None = None, temperature: float = 0.07) -> Tensor:
-    """Share of each pair in the softmax of a model's similarities, the mean of row and column: o, a constant."""
+    """Softmax probability of each pair, the mean of its row and its column (o, shape (B,)); without gradient."""
     check_positive("temperature", temperature)
     mask_BB = full_mask_BB(sim_BB, mask_BB)
 
@@ -30,9 +30,9 @@ def mined(
 ) -> Tensor:
     """Cross-entropy with soft targets, summed over rows and columns.
 
-    A pair's target is its label y on the diagonal. The rivals share 1 - y in proportion to their similarities, those
-    below 0 taken as 0; a rival's share below `least` is taken away. Targets are constants: in the code gradient also
-    reaches them.
+    On the diagonal the target is the pair's label y. The rivals divide 1 - y in proportion to their similarities, with
+    negative ones counted as 0; shares below `least` are then set to 0. Targets are constants here; in the authors' code
+    gradient also flows into them.
     """
     check_positive("temperature", temperature)
     mask_BB, label_B = full_mask_BB(sim_BB, mask_BB), label_B.detach().to(sim_BB)

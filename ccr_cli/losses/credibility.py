@@ -4,8 +4,8 @@ Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval", CVPR
 al., "Evidential Deep Learning to Quantify Classification Uncertainty", NeurIPS 2018, for the comparison of FUME's
 Figures 3 and 5.
 
-Shapes: B items in the batch, M views of each (the picture and its texts), N = M B views of all, K classes, Q queries,
-G gallery; `m_BK` membership degrees, `label_B` the true class of each, int64.
+Shapes: B items in the batch, M views of each (the picture and its texts), N = M B views in total, K classes, Q queries,
+G gallery; `m_BK` membership degrees, `label_B` the true class of each item, int64.
 """
 
 import math
@@ -30,13 +30,13 @@ def membership(z_BD: Tensor, weight_KD: Tensor) -> Tensor:
 def credibility(m_BK: Tensor) -> Tensor:
     """Credibility c_k = (m_k + 1 - max over l != k of m_l) / 2, shape (B, K), FUME eq. (2).
 
-    The mean of how possible class k is and of how necessary. With a single class there is no other: the maximum is 0.
+    The mean of the possibility and the necessity of class k. With a single class the maximum over the others is 0.
     """
     return (m_BK + 1 - _largest_other(m_BK)) / 2
 
 
 def _largest_other(m_BK: Tensor) -> Tensor:
-    """The largest of the other memberships, for each class, shape (B, K)."""
+    """Largest membership among the other classes, for each class, shape (B, K)."""
     if m_BK.shape[1] < 2:
         return torch.zeros_like(m_BK)
     two_B2, at_B2 = m_BK.topk(2, dim=1)
@@ -48,8 +48,8 @@ def _largest_other(m_BK: Tensor) -> Tensor:
 def training_credibility(m_BK: Tensor, label_B: Tensor) -> Tensor:
     """Credibility while training, shape (B, K), FUME eq. (5).
 
-    Of the true class l as eq. (2); of another class (m_k + 1 - m_l) / 2. So the necessity of a wrong class falls by
-    raising the true class, never by raising a third one.
+    For the true class l as in eq. (2), for any other class (m_k + 1 - m_l) / 2: the necessity of a wrong class falls
+    when the true class rises, never when a third one does.
     """
     true_BK = _one_hot(label_B, m_BK.shape[1])
     own_B1 = m_BK.gather(1, label_B[:, None])
@@ -60,8 +60,8 @@ def training_credibility(m_BK: Tensor, label_B: Tensor) -> Tensor:
 def fuzzy_loss(m_BK: Tensor, label_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
     """L_fml of one view: the mean over the batch of ||r_i - y_i||_2, FUME eq. (4); the views' losses are added.
 
-    The norm has no derivative at 0, which a view reaches whose membership is one-hot; there the gradient is 0 (FUME's
-    code divides by zero). An item of weight 0 says nothing.
+    The norm has no derivative at 0, which a view with one-hot membership reaches; the gradient there is 0 (FUME's code
+    divides by zero). Items of weight 0 are ignored.
     """
     r_BK = training_credibility(m_BK, label_B)
     gap_BK = r_BK - _one_hot(label_B, m_BK.shape[1]).to(r_BK)
@@ -79,16 +79,16 @@ def consistency_loss(
 ) -> Tensor:
     """L_cl: minus the mean over items of sum_j log P(i | x_i^j), FUME eq. (6), (7).
 
-    P is the share of the anchor's own item, in all its views, of exp(similarity / temperature) over all views of all
-    items. Eq. (6) prints z_i in the denominator, where the sum runs over t: z_t is meant, or P would be 1 / B.
+    P is the share of the views of the anchor's own item in the sum of exp(similarity / temperature) over all views of
+    all items. Eq. (6) prints z_i in the denominator, but sums over t: z_t is meant, or P would be 1 / B.
 
     Args:
         views: unit vectors of each view, M tensors of shape (B, D), row i of item i.
         temperature: tau.
         mask_BB: items that may act as each other's negatives.
-        weights: weight of each item in each view, M tensors (B,). It weighs the view as an anchor and among its own
-            item's views; a view of weight 0 is no negative either.
-        include_self: count the anchor among its own item's views (v = j), as eq. (6) has it; FUME's code does not.
+        weights: weight of each item in each view, M tensors (B,). It applies to the view as an anchor and among the
+            views of its own item; a view of weight 0 is not a negative either.
+        include_self: count the anchor among its own item's views (v = j), as in eq. (6); FUME's code does not.
 
     Returns:
         The sum over views of weighted means. Anchors without a negative, or with no view of their own item left, are
@@ -125,7 +125,7 @@ def decision_uncertainty(c_BK: Tensor) -> Tensor:
 
     FUME eq. (9).
     """
-    c_BK = c_BK.clamp(0.0, 1.0)  # rounding, of what lies there
+    c_BK = c_BK.clamp(0.0, 1.0)  # only rounding leaves this range
     entropy_BK: Tensor = torch.special.entr(c_BK) + torch.special.entr(1 - c_BK)
     return (entropy_BK.mean(dim=1) / math.log(2)).clamp(0.0, 1.0)
 

@@ -2,7 +2,7 @@
 
 Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal Retrieval", ACM MM 2022, doi
 10.1145/3503161.3547922. Evidence is ``evidential.evidence`` in its form ``scaled``, exp(tanh(s) / tau). Both losses
-give one value a pair, shape (B,), to which a direction adds 0 in which the pair has no other candidate.
+return one value per pair, shape (B,); a direction in which the pair has no other candidate adds 0.
 """
 
 import torch
@@ -26,8 +26,8 @@ def evidential_mse(
     """Expected squared error under each pair's two Dirichlet distributions, and their KL to the uniform one.
 
     For a row, and likewise for a column: sum_j (Y_j - p_j)^2 + p_j (1 - p_j) / (S + 1), with p = alpha / S, plus
-    kl_weight, constant as in the authors' code, times the KL of alpha~ = e (1 - Y) + 1, which drives evidence for what
-    does not match to zero. ``labelled_B`` explains `label_B` and `noisy_target`, of which ``zero`` is the paper's.
+    kl_weight, constant as in the authors' code, times the KL of alpha~ = e (1 - Y) + 1, which drives the evidence
+    of non-matching candidates to zero. See ``labelled_B`` for `label_B` and `noisy_target`; the paper uses ``zero``.
     """
 
     def regression_B(evidence_BB: Tensor, target_BB: Tensor, mask_BB: Tensor) -> Tensor:
@@ -41,20 +41,20 @@ def evidential_mse(
 
 
 def hard_negatives(step: int, *, first: int = 128, least: int = 5, rate: float = 0.025) -> int:
-    """How many of the hardest negatives the dynamic hinge takes at a step, counted from 1.
+    """Number of hardest negatives in the dynamic hinge at a step (counted from 1).
 
-    They fall from the batch size, ``first``, to ``least`` (the paper's mu), by ``rate`` a step (its eta).
+    It falls from the batch size, ``first``, to ``least`` (the paper's mu), by ``rate`` per step (its eta).
     """
     return max(int(first - rate * step), least)
 
 
 @full_precision
 def dynamic_hinge(sim_BB: Tensor, count: int, mask_BB: Tensor | None = None, *, margin: float = 0.2) -> Tensor:
-    """Mean of each pair's ``count`` >= 1 largest hinge costs, in its row plus in its column.
+    """Mean of each pair's ``count`` >= 1 largest hinge costs in its row, plus the same for its column.
 
-    With many negatives easy ones speak too, and a mismatched pair does less harm; with few it is nearly the
-    hinge of the hardest. In the authors' code a row always has ``count`` negatives; here a row with fewer, where
-    captions of its own item are masked, takes the mean of those that it has.
+    With many negatives the easy ones count too, and a mismatched pair does less harm; with few it is close to the
+    hardest-negative hinge. In the authors' code a row always has ``count`` negatives; here a row can have fewer,
+    because captions of its own item are masked, and the mean is taken over those that remain.
     """
     if count < 1:
         raise ValueError(f"{count} hardest negatives: want at least 1")

@@ -1,6 +1,6 @@
 """Robust alignment, and mutual information from the scores of a discriminator: the losses of DisNCL.
 
-Dang et al., "Disentangled Noisy Correspondence Learning". The hinge has a margin that follows the similarity, and the
+Dang et al., "Disentangled Noisy Correspondence Learning". The margin of the hinge grows with the similarity, and the
 targets are soft, eq. (3) to (6); similarities are cosines. For eq. (9), (10), (12) see also Belghazi et al., "Mutual
 information neural estimation" (MINE), ICML 2018. A discriminator scores pairs that occur together (the joint
 distribution) and pairs put together from different items (the product of the marginals). Scores are logits, f =
@@ -28,11 +28,11 @@ from ccr_cli.losses.triplet import triplet
 
 @full_precision
 def soft_margin(sim_B: Tensor, margin: float = 0.2, base: float = 10.0) -> Tensor:
-    """(base^h - 1) / (base - 1) margin for each pair, the margin of DisNCL eq. (3); base > 0, not 1, is its m.
+    """Margin of each pair, (base^h - 1) / (base - 1) * margin, DisNCL eq. (3); base > 0, not 1, is the paper's m.
 
-    The equation prints similarities where it needs values in [0, 1] (with a cosine below 0 the margin would be
-    negative): h = (1 + sim) / 2. No gradient flows into it, as in the works that it is taken from (NCR), where it
-    depends on a label. At cosine 1 the margin is `margin`, at cosine -1 it is 0.
+    The equation prints similarities but needs values in [0, 1] (a cosine below 0 would make the margin negative), so
+    h = (1 + sim) / 2. No gradient flows into the margin, as in the work that it is taken from (NCR), where it depends
+    on a label. At cosine 1 the margin is `margin`, at cosine -1 it is 0.
     """
     check_positive("base", base)
     if base == 1:
@@ -50,7 +50,7 @@ def align(
     reduction: Reduction = "sum",
     weight_B: Tensor | None = None,
 ) -> Tensor:
-    """L_align, DisNCL eq. (3): the triplet loss with the soft margin of each pair; `reduction` as there.
+    """L_align, DisNCL eq. (3): the triplet loss with each pair's soft margin; `reduction` as in `triplet`.
 
     `weight_B` is the probability that the pair matches. Without a `base` the margin is constant, as in the warm-up.
     """
@@ -72,9 +72,9 @@ def soft_alignment(
 
     Eq. (4) as printed sets *rows* of noisy pairs to 0, which changes nothing, since eq. (6) leaves these rows out;
     here noisy *columns* are taken out of the softmax. The targets are constants (bootstrapping): no gradient flows
-    into them. Both distributions of a row live on the same candidates. `temperature` is tau, `hard_share` beta_3,
+    into them. Both distributions of a row cover the same candidates. `temperature` is tau, `hard_share` beta_3,
     `weight_B` the probability that the pair matches; `reduction` is ``sum`` over the clean rows as printed, or
-    ``mean``, in each direction, and directions are added.
+    ``mean``, in each direction; the two directions are added.
     """
     check_positive("temperature", temperature)
     check_choice("reduction", reduction, Reduction)
@@ -91,19 +91,19 @@ def soft_alignment(
 
 
 def soft_targets(log_other_BB: Tensor, hard_share: float) -> Tensor:
-    """Y of DisNCL eq. (6), constants: beta_3 one-hot + (1 - beta_3) p, from log p of the other direction."""
+    """Y of DisNCL eq. (6), without gradient: beta_3 one-hot + (1 - beta_3) p, from log p of the other direction."""
     one_hot_BB = torch.eye(len(log_other_BB), dtype=log_other_BB.dtype, device=log_other_BB.device)
     return hard_share * one_hot_BB + (1 - hard_share) * log_other_BB.detach().exp()
 
 
 def strangers(item_B: Tensor) -> tuple[Tensor, Tensor]:
-    """For every row the next one, cyclically, of another item: a draw from the product of the marginals.
+    """Finds for each row the next row (cyclically) of another item: a draw from the product of the marginals.
 
-    A batch is in random order, so its next row is a random one. The paper does not say how it draws. Rows of one
-    item are never put together, by the id under which the data set *gives* them.
+    A batch is in random order, so the next row is a random one; the paper does not say how it draws. Rows of one item,
+    by the id that the data set *gives*, are never put together.
 
     Returns:
-        The number of the other row (B,), and whether there is one (B,); without one it is the row itself.
+        The index of the other row (B,), and whether there is one (B,); if not, the index is the row's own.
     """
     size = len(item_B)
     row_B = torch.arange(size, device=item_B.device)
@@ -119,8 +119,8 @@ def jensen_shannon(
 ) -> Tensor:
     """I_JSD = E_joint[log f] + E_marginal[log(1 - f)] with f = sigmoid(score), DisNCL eq. (9) and (12).
 
-    -log 4 where the discriminator cannot tell them apart, at most 0. Weighted means; 0 with a graph where either side
-    is without weight: joint pairs alone would teach the discriminator to say yes.
+    It is at most 0, and -log 4 if the discriminator cannot tell joint from marginal pairs. Means are weighted; if
+    either side has no weight, the result is 0 with a graph: joint pairs alone would teach it to always say yes.
     """
     one_N, two_N = weights_B(joint_weight_N, joint_N), weights_B(marginal_weight_N, marginal_N)
     both = ((one_N > 0).any() & (two_N > 0).any()).to(joint_N.dtype)
@@ -131,7 +131,7 @@ def jensen_shannon(
 def conditional_bound(one_BD: Tensor, two_BD: Tensor, weight_B: Tensor | None = None) -> Tensor:
     """Upper bound of I(V; V_S | T): KL of unit-variance Gaussians, mean of 1/2 ||mu_V - mu_T||^2, DisNCL eq. (10).
 
-    The means of either side are mu_V = V_S and mu_T = T_S. The bound of I(T; T_S | V) is the same number.
+    The Gaussians have the means mu_V = V_S and mu_T = T_S. The bound of I(T; T_S | V) is the same number.
     """
     half_B = (one_BD - two_BD).square().sum(dim=1) / 2
     return weighted_mean(half_B, weights_B(weight_B, half_B))

@@ -1,4 +1,4 @@
-"""How far a student's vectors of texts are from those of a teacher.
+"""Losses that draw a student's text vectors to a teacher's.
 
 Each loss is a mean over the pairs of a batch, weighted by the probability that the two texts match. The teacher's
 vectors are unit vectors and get no gradient.
@@ -15,7 +15,7 @@ from ccr_cli.losses.precision import check_positive, check_shapes, full_precisio
 
 @full_precision
 def mse(student_BD: Tensor, teacher_BD: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Mean squared error per dimension, of vectors of any length (Reimers and Gurevych, EMNLP 2020; M-CLIP)."""
+    """Mean squared error per dimension, of vectors of any norm (Reimers and Gurevych, EMNLP 2020; M-CLIP)."""
     check_shapes(student_BD, teacher_BD, 2)
     loss_B = (student_BD - teacher_BD.detach()).square().mean(dim=1)
     return weighted_mean(loss_B, weights_B(weight_B, loss_B))
@@ -33,9 +33,9 @@ def cosine(student_BD: Tensor, teacher_BD: Tensor, weight_B: Tensor | None = Non
 def relational(
     student_BD: Tensor, teacher_BD: Tensor, temperature: float = 0.07, weight_B: Tensor | None = None
 ) -> Tensor:
-    """Divergence of the student's softmax over the teacher's vectors of a batch from the teacher's own softmax.
+    """KL(p || q) of each text's softmax over the teacher's vectors in the batch: p by the teacher, q by the student.
 
-    A pair of weight 0 is no candidate either. The student's are unit vectors.
+    A pair of weight 0 is not a candidate either. The student's vectors are unit vectors.
     """
     check_positive("temperature", temperature)
     check_shapes(student_BD, teacher_BD, 2)

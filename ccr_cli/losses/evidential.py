@@ -19,7 +19,7 @@ from ccr_cli.losses.precision import check_choice, check_positive, full_precisio
 EvidenceForm = Literal["scaled", "paper"]
 NoisyTarget = Literal["weight", "zero"]
 LEAST_TAU = 0.0125
-"""exp(1 / tau) is then 6e34, which float32 can add up over thousands of candidates; below 0.0113 it cannot hold one."""
+"""Smallest tau: float32 can sum exp(1 / tau) = 6e34 over thousands of candidates; below 0.0113 it cannot hold one."""
 _SHIFT = 8  # the recurrence moves the argument above this, where the series below has converged
 # Bernoulli numbers B_2, B_4, ...: psi1(x) ~ 1/x + 1/(2 x^2) + sum_k B_2k / x^(2k+1)
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
@@ -40,7 +40,7 @@ class Opinion(NamedTuple):
 
 @full_precision
 def evidence(sim: Tensor, tau: float = 0.1, form: EvidenceForm = "scaled") -> Tensor:
-    """Evidence > 0 of every pair from its cosine, of any shape, UML eq. (1).
+    """Evidence > 0 of every pair from its cosine (any shape), UML eq. (1).
 
     ``paper`` is the equation as printed, exp(tanh(sim / tau)): it lies in [1/e, e], is flat above a
     similarity of three tau and does not train. ``scaled``, exp(tanh(sim) / tau), is the form of the authors'
@@ -68,9 +68,9 @@ def query_uncertainty(
     """Uncertainty u = K / D of queries (Q,), in (0, 1], from their similarities to a gallery.
 
     The paper does not say what K is at test time. Over a whole large gallery (``candidates`` None) one match hardly
-    moves u, which then measures the gallery and not the query; over the most similar ``candidates`` it tells queries
-    apart, the better the fewer they are (benchmarks/results/query_uncertainty.json). Neither is free of the gallery's
-    size: more items make the best of them more similar.
+    moves u, which then measures the gallery and not the query. Over the most similar ``candidates`` u tells queries
+    apart, and the fewer, the better (benchmarks/results/query_uncertainty.json). Both depend on the gallery's size: the
+    more items, the more similar the best of them.
     """
     if candidates is not None and candidates < sim_QV.shape[1]:
         sim_QV = sim_QV.topk(candidates, dim=1).values
@@ -80,7 +80,7 @@ def query_uncertainty(
 def squared_error_BK(alpha_BK: Tensor, target_BK: Tensor, mask_BK: Tensor | None = None) -> Tensor:
     """Expected squared error under a Dirichlet distribution: (Y_j - p_j)^2 + p_j (1 - p_j) / (D + 1), p = alpha / D.
 
-    Masked entries do not count in D; their own values mean nothing.
+    Masked entries do not count in D; their own values are meaningless.
     """
     counted_BK = alpha_BK if mask_BK is None else alpha_BK.masked_fill(~mask_BK, 0.0)
     strength_B1 = counted_BK.sum(dim=1, keepdim=True)
@@ -93,12 +93,12 @@ def fisher_log_det(alpha_BK: Tensor, mask_BK: Tensor) -> Tensor:
     """Log-determinant of the Fisher information of each row, UML eq. (8).
 
     sum_j log psi1(alpha_j) + log(1 - sum_j psi1(D) / psi1(alpha_j)) over the unmasked entries, alpha >= 1. As printed,
-    the second logarithm cancels to nothing where evidence is strong. With r(x) = 1/psi1(x) - x + 1/2 its
-    argument is exactly psi1(D) ((K - 1)/2 + r(D) - sum_j r(alpha_j)), and since 0 < r <= 0.108 for arguments
+    the second logarithm loses all precision to cancellation where evidence is strong. With r(x) = 1/psi1(x) - x + 1/2
+    its argument is exactly psi1(D) ((K - 1)/2 + r(D) - sum_j r(alpha_j)), and since 0 < r <= 0.108 for arguments
     from 1 on, that is positive for every K >= 2. It is computed in this form, in float64.
 
     Returns:
-        One value a row, shape (B,); 0 for rows with fewer than two entries, where it is -inf.
+        One value per row, shape (B,); 0 for rows with fewer than two entries, whose log-determinant is -inf.
     """
     dtype = alpha_BK.dtype
     alpha_BK = alpha_BK.double().masked_fill(~mask_BK, 1.0)
@@ -123,9 +123,9 @@ def dual_direction_loss(
 ) -> Tensor:
     """L_u of one view for each pair: L_e of its row plus L_e of its column, UML eq. (6), (9), (10).
 
-    L_e = I-MSE - phi * log-determinant; I-MSE, eq. (7), is the squared error to the rows Y, times psi1(alpha_j), summed
-    over unmasked j. A direction in which the pair has no other candidate adds 0: ``masks.kept_rows_B`` names the rows
-    that count in a mean. ``labelled_B`` explains `label_B` and `noisy_target`, of which ``zero`` is the paper's.
+    L_e = I-MSE - phi * log-determinant; I-MSE, eq. (7), is the squared error to the target row Y times psi1(alpha_j),
+    summed over unmasked j. A direction in which the pair has no other candidate adds 0; ``masks.kept_rows_B`` gives the
+    rows that count in a mean. See ``labelled_B`` for `label_B` and `noisy_target`; the paper uses ``zero``.
     """
 
     def loss_B(alpha_BB: Tensor, target_BB: Tensor, mask_BB: Tensor) -> Tensor:
@@ -143,10 +143,10 @@ def labelled_B(
     mask_BB: Tensor | None,
     noisy_target: NoisyTarget,
 ) -> Tensor:
-    """A loss of rows for each pair in both directions, 0 for rows left with their diagonal.
+    """Applies a loss of rows in both directions: one value per pair, to which a row with only its diagonal left adds 0.
 
     Args:
-        loss: the loss (B,) of the rows of a matrix, their targets Y and their mask.
+        loss: computes the loss (B,) of the rows of a matrix, from the matrix, the targets Y and the mask.
         matrix_BB: evidence, or concentrations.
         label_B: hard label or probability that the pair matches; no gradient flows into it.
         mask_BB: entries that take part.

@@ -19,7 +19,7 @@ LEAST = 1e-7
 def symmetric_cross_entropy(
     sim_BB: Tensor, temperature: float = 0.05, mask_BB: Tensor | None = None, weight_B: Tensor | None = None
 ) -> Tensor:
-    """SCE: half of (rows plus columns) of `to_target_C` with the pair itself as target, each a weighted mean."""
+    """SCE: `to_target_C` with the pair itself as target; the mean of rows and columns, each a weighted mean."""
     mask_BB, weight_B = taking_part(sim_BB, mask_BB, weight_B)
     target_BB = eye_BB(len(sim_BB), sim_BB.device).to(sim_BB.dtype)
 

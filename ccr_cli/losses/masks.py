@@ -16,10 +16,10 @@ Reduction = Literal["sum", "mean"]
 
 
 def negatives_BB(row_item_B: Tensor, col_item_B: Tensor) -> Tensor:
-    """Mask of the entries that may act as negatives, and of the diagonal: False where two rows are of one item.
+    """Mask of possible negatives and of the diagonal: False between two different rows of one item.
 
-    Items are compared by the id under which the data set *gives* them: comparing true ids under synthetic noise would
-    leak the answer.
+    Items are compared by the id that the data set *gives*: comparing true ids under synthetic noise would leak the
+    answer.
     """
     check_shapes(row_item_B, col_item_B, 1)
     return (row_item_B[:, None] != col_item_B[None, :]) | eye_BB(len(row_item_B), row_item_B.device)
@@ -31,7 +31,7 @@ def eye_BB(size: int, device: torch.device) -> Tensor:
 
 
 def full_mask_BB(sim_BB: Tensor, mask_BB: Tensor | None) -> Tensor:
-    """The mask of a batch's matrix, with its diagonal; all entries where there is no mask.
+    """The mask of an in-batch matrix with its diagonal set; all True if there is no mask.
 
     Raises:
         ValueError: the matrix is not square, or the mask is not a boolean of its shape.
@@ -67,12 +67,12 @@ def taking_part(sim_BB: Tensor, mask_BB: Tensor | None, weight_B: Tensor | None)
 
 
 def kept_rows_B(mask_BB: Tensor) -> Tensor:
-    """Rows with at least one entry beside their diagonal; columns: of the transposed mask."""
+    """Rows with at least one entry besides the diagonal; for columns, pass the transposed mask."""
     return mask_BB.sum(dim=1) > 1
 
 
 def kept_B(value_B: Tensor, mask_BB: Tensor) -> Tensor:
-    """The values of the rows that are kept, 0 for the others."""
+    """The values of the rows that `kept_rows_B` keeps, 0 for the others."""
     return torch.where(kept_rows_B(mask_BB), value_B, torch.zeros_like(value_B))
 
 

@@ -1,11 +1,11 @@
 """Adaptive mutual learning of UML: consistency of clean pairs, disentanglement of noisy ones.
 
 Liu et al., "UML: uncertainty-aware and mutual learning for noise-robust cross-lingual cross-modal retrieval",
-Sci China Inf Sci 69(3):132107, 2026. The q of the paper are softmax-normalised similarities; it gives no
-temperature (default here: its tau, 0.1) and no base of the logarithm (here: e). Every function takes one mask for both
-distributions that it compares, so that both live on the same candidates, and returns one value a triplet, shape (B,).
+Sci China Inf Sci 69(3):132107, 2026. The paper's q are softmax-normalised similarities; it states neither
+their temperature (default here: its tau, 0.1) nor the base of the logarithm (here: e). Every function applies one mask
+to both distributions that it compares, so they cover the same candidates, and returns one value per triplet, (B,).
 
-Shapes: sim_VS, sim_VT rows visual items, columns texts; sim_ST rows English, columns translated captions.
+Shapes: sim_VS, sim_VT have visual rows and text columns; sim_ST has English rows and translated columns.
 """
 
 import math
@@ -41,10 +41,10 @@ def disentanglement(
 ) -> Tensor:
     """L_n of each triplet: 1/2 [KL(q_v2s || q_s2t) + KL(q_s2v || q_t2s)], UML eq. (18).
 
-    It enters the total loss with a minus sign, eq. (19): the translated caption of a noisy triplet is driven
-    away from what the English one sees. The observation q_v2s, q_s2v is detached by default, as in the
-    variational self-distillation that the paper cites: otherwise the minus sign pushes the intact pair of
-    picture and English apart too.
+    It enters the total loss with a minus sign, eq. (19), which drives the S-T distributions of a noisy triplet
+    away from its V-S distributions. The observation q_v2s, q_s2v is detached by default, as in the variational
+    self-distillation that the paper cites: otherwise the minus sign would also push the intact pair of picture
+    and English caption apart.
     """
     check_positive("temperature", temperature)
     check_shapes(sim_VS, sim_ST, 2)
@@ -54,7 +54,7 @@ def disentanglement(
 
 
 def _log_probabilities(logits_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probabilities with 0 in place of the masked -inf, and probabilities with 0 there."""
+    """Log-probabilities and probabilities, both 0 at masked entries."""
     log_BB = masked_log_softmax_BK(logits_BB, mask_BB)
     return log_BB.masked_fill(~mask_BB, 0.0), log_BB.exp()
 

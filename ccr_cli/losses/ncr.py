@@ -1,4 +1,4 @@
-"""Ranking with all negatives, and margins and labels that follow the belief in a pair: the losses of NCR.
+"""Hinges over all negatives, predicted labels, and the margins that follow from labels: the losses of NCR.
 
 Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching", NeurIPS 2021, as in its code.
 """
@@ -14,7 +14,7 @@ from ccr_cli.losses.precision import check_positive, full_precision
 def mean_hinge(
     sim_BB: Tensor, mask_BB: Tensor | None = None, margin: float = 0.2, weight_B: Tensor | None = None
 ) -> Tensor:
-    """The loss of the warm-up: the hinges of `hinges_B`, summed over the pairs, each with its weight."""
+    """Loss of the warm-up: the weighted sum over the pairs of `hinges_B`."""
     mask_BB, weight_B = taking_part(sim_BB, mask_BB, weight_B)
     return (hinges_B(sim_BB, mask_BB, margin) * weight_B).sum()
 
@@ -42,10 +42,10 @@ def label_margin(label_B: Tensor, margin: float = 0.2, base: float = 10.0) -> Te
 @torch.no_grad()
 @full_precision
 def predicted_labels(sim_BB: Tensor, mask_BB: Tensor | None = None, margin: float = 0.2) -> Tensor:
-    """Label in [0, 1] that a model's similarities give each pair of a batch, a constant.
+    """Predicts a label in [0, 1] for each pair of a batch from a model's similarities; without gradient.
 
-    The margin less half of a pair's mean hinges, relative to the mean of the best tenth (and one) of the batch; 0 for
-    all where no pair has anything left of the margin.
+    A pair's label is the margin minus half of `hinges_B`, at least 0, divided by the mean of the B // 10 + 1 largest
+    of these values, at most 1. All labels are 0 if no pair has any margin left.
     """
     check_positive("margin", margin)
     mask_BB = full_mask_BB(sim_BB, mask_BB)
@@ -57,5 +57,5 @@ def predicted_labels(sim_BB: Tensor, mask_BB: Tensor | None = None, margin: floa
 
 
 def among(member_B: Tensor, sim_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
-    """Similarities and mask (C, C) of some pairs of a batch, which are rivals among themselves only."""
+    """Similarities and mask (C, C) of some pairs of a batch, which thereby are rivals of each other only."""
     return sim_BB[member_B][:, member_B], mask_BB[member_B][:, member_B]

@@ -1,8 +1,8 @@
-"""Self-distillation, in which a teacher guides the translated captions, and a language discriminator: NRCCR's losses.
+"""Self-distillation of translated captions from a teacher, and a language discriminator: the losses of NRCCR.
 
 Wang et al., "Cross-Lingual Cross-Modal Retrieval with Noise-Robust Learning" (NRCCR), ACM MM 2022. The teacher is
-the cross-attention of English over translated tokens (``nets.attention``). It is detached in both views: the paper
-does not say so, and its code detaches it in one of them; a teacher that may move towards its student teaches less.
+the cross-attention of English over translated tokens (``nets.attention``). It is detached in both losses: the paper
+does not say so, and its code detaches it in one; a teacher that can move towards its student teaches less.
 """
 
 from typing import Literal
@@ -31,8 +31,8 @@ def similarity_distillation(
     """L_sim = 1/2 [KL(q_t2v || p_t2v) + KL(q_v2t || p_v2t)], NRCCR eq. (7), (8), each a mean over the batch.
 
     q are the softmax-normalised similarities of the teacher, p those of the student. The paper gives no
-    temperature; 0.07 is its code's. The code detaches the teacher's text alone, so that pictures move through the
-    targets; here all of q is detached. Rows are visual items, columns the teacher's embeddings or translated captions.
+    temperature; 0.07 is its code's. The code detaches only the teacher's text, so gradient reaches the pictures through
+    the targets; here all of q is detached. Rows are visual items, columns teacher embeddings or translated captions.
     """
     check_positive("temperature", temperature)
     check_shapes(teacher_BB, student_BB, 2)
@@ -51,7 +51,7 @@ def feature_distillation(
     """L_feat = ||h - t||_1, NRCCR eq. (9): a sum over D, a mean over the batch.
 
     ``smooth`` is what the code does: smooth L1 with beta = 4 and a mean over D too. Between unit vectors that is
-    ||h - t||^2 / 8 over D, some hundred times smaller. The student's embeddings are those of the translated captions.
+    ||h - t||^2 / (8 D), some hundred times smaller. The student's embeddings are those of the translated captions.
     """
     check_choice("distance", distance, Distance)
     check_shapes(teacher_BD, student_BD, 2)
@@ -66,10 +66,10 @@ def feature_distillation(
 def language_cross_entropy(source_logit_B: Tensor, target_logit_B: Tensor) -> Tensor:
     """L_adv = -mean [log F(source) + log(1 - F(target))], NRCCR eq. (11) with its sign turned; 0 for an empty batch.
 
-    As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes everything
-    that is trained, the encoder too, help the discriminator. Here it is the discriminator's cross-entropy: the
-    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance. Logits are those of F,
-    "this is the source language", for captions in either language.
+    As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes all that
+    is trained, even the encoder, help the discriminator. Here it is the discriminator's cross-entropy: the
+    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance. The logits are F's, for
+    "this is the source language", of the captions in each language.
     """
     check_shapes(source_logit_B, target_logit_B, 1)
     cost_B = softplus(-source_logit_B) + softplus(target_logit_B)

@@ -22,7 +22,7 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of a function of tensors, or lists of them: without autocast, and half precision comes in float32."""
+    """Decorator that runs a function without autocast and passes half-precision tensors (also in lists) as float32."""
 
     def full(value: Any) -> Any:
         if isinstance(value, list | tuple):
@@ -45,13 +45,13 @@ def check_positive(name: str, value: float) -> None:
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raises ValueError unless the value is one of a Literal's."""
+    """Raises ValueError unless the value is one of those of a Literal."""
     if value not in get_args(choices):
         raise ValueError(f"unknown {name} {value!r}: want {' or '.join(map(repr, get_args(choices)))}")
 
 
 def check_shapes(one: Tensor, two: Tensor, dimensions: int) -> None:
-    """Raises ValueError unless two tensors have one shape, of so many dimensions."""
+    """Raises ValueError unless two tensors have the same shape with this number of dimensions."""
     if one.ndim != dimensions or one.shape != two.shape:
         shapes = f"{tuple(one.shape)} and {tuple(two.shape)}"
         raise ValueError(f"tensors of shape {shapes} in one batch: want equal ones with ndim {dimensions}")

@@ -13,7 +13,7 @@ from ccr_cli.losses.precision import check_positive, full_precision
 
 @full_precision
 def closeness(cosine_BB: Tensor, temperature: float = 0.07) -> Tensor:
-    """Matrix A (B, B): sigmoid of the scaled cosines of one side of the batch with itself."""
+    """Matrix A (B, B): sigmoid of cosine / temperature between the vectors of one side of the batch."""
     check_positive("temperature", temperature)
     return torch.sigmoid(cosine_BB / temperature)
 
@@ -22,8 +22,8 @@ def closeness(cosine_BB: Tensor, temperature: float = 0.07) -> Tensor:
 def structure(one_BB: Tensor, two_BB: Tensor, mask_BB: Tensor | None = None, weight_B: Tensor | None = None) -> Tensor:
     """L_IM: mean of -log softmax_j r_ij at j = i, with r_ij = sum_k y_k^2 A_ik A'_jk, weighted by y; in one direction.
 
-    `one_BB` is A of the pictures, `two_BB` A' of the texts, `weight_B` y, constants. The mask takes rivals j of
-    one item out of the softmax; they stay neighbours k: what a picture's own captions resemble is its structure too.
+    `one_BB` is A of the pictures, `two_BB` A' of the texts, `weight_B` y, without gradient. The mask takes rivals j of
+    the same item out of the softmax, but they stay in the sum over k: they are part of a picture's structure too.
     """
     mask_BB, weight_B = taking_part(one_BB, mask_BB, weight_B)
     r_BB = (one_BB * weight_B) @ (two_BB * weight_B).T

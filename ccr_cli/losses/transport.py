@@ -11,9 +11,9 @@ from ccr_cli.losses.masks import both_directions, masked_log_softmax_BK, weighte
 from ccr_cli.losses.precision import check_positive, full_precision
 
 LEAST = 1e-10
-"""Least entry of a plan before its rows become targets."""
+"""Smallest entry of a plan when its rows become targets; smaller ones are raised to it."""
 _ROUNDS, _BETWEEN = 100, 20
-"""Most checks of a plan, and iterations between them."""
+"""Maximum number of convergence checks, and the iterations between two checks."""
 
 
 @torch.no_grad()
@@ -21,18 +21,18 @@ _ROUNDS, _BETWEEN = 100, 20
 def partial_plan_BB(
     cost_BB: Tensor, allowed_BB: Tensor, mass: float = 0.1, regularization: float = 0.07, tolerance: float = 1e-6
 ) -> Tensor:
-    """The plan pi that minimises <pi, C> less the regularised entropy, with the given mass; float64, a constant.
+    """Plan pi of a given mass that minimises <pi, C> minus the weighted entropy; float64, without gradient.
 
-    Rows and columns hold at most 1/B, and only `allowed_BB` takes mass; if that cannot hold all of it, it holds less.
-    As in the code a row and a column more take what is not moved; what goes from one to the other costs max C. They are
-    solved by Sinkhorn's iteration. The code gives both a cost of 100 max C, which changes no plan.
+    Rows and columns hold at most 1/B, and only entries in `allowed_BB` take mass; if they cannot hold all of it, the
+    plan has less. As in the code, an extra row and column absorb the mass that is not moved; their common entry costs
+    max C, their others 0 (the code adds 100 max C to both, which changes no plan). Solved by Sinkhorn iteration.
 
     Args:
         cost_BB: Cost of each match, from 0 to 2.
         allowed_BB: Where mass may go.
-        mass: How much is moved, in [0, 1].
-        regularization: Weight of the entropy; below 0.005 the plan is none in float64.
-        tolerance: Most that all rows together may miss.
+        mass: Total mass of the plan, in [0, 1].
+        regularization: Weight of the entropy; below 0.005 float64 cannot hold the computation.
+        tolerance: Largest sum of the rows' absolute errors in mass.
     """
     check_positive("regularization", regularization)
     size, cost_BB = len(cost_BB), cost_BB.double()
@@ -50,7 +50,7 @@ def partial_plan_BB(
             row = share / (kernel @ column)
             column = share / (kernel.T @ row)
         found = row[:, None] * kernel * column
-        if not bool(found.isfinite().all()):  # more mass than is allowed
+        if not bool(found.isfinite().all()):  # more mass than fits
             break
         plan_BB = found[:size, :size]
         if (found.sum(dim=1) - share).abs().sum() < tolerance:
@@ -62,7 +62,7 @@ def partial_plan_BB(
 def rematch(sim_BB: Tensor, plan_BB: Tensor, mask_BB: Tensor, temperature: float = 0.05) -> Tensor:
     """Half of (rows plus columns) of KL(pi || q) + KL(q || pi), q the softmax of similarities, pi the plan's rows.
 
-    A mean over the rows, each weighted by its mass: a row without any has no target. The code counts all alike.
+    A mean over the rows weighted by their mass, as a row without mass has no target; in the code all rows count alike.
     """
     check_positive("temperature", temperature)
 

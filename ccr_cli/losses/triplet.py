@@ -23,7 +23,7 @@ def triplet(
 
     Equally hard negatives share the gradient. The reduction is a weighted ``sum``, as in NRCCR's reference code, or a
     weighted ``mean`` over the rows (columns) that have a negative; directions are added. The margin, in units of
-    similarity, is one for all or one for each pair (B,).
+    similarity, is one number or a tensor with one for each pair (B,).
     """
     check_choice("reduction", reduction, Reduction)
     if not len(sim_BB):

@@ -1,10 +1,10 @@
 """Evidential learning of the matching probability, and consistent opinions of two models: the losses of TCL.
 
 Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, doi 10.1109/TIP.2025.3587575. Every function
-works on the rows of a matrix, a query each; for textual queries it takes the transposed one.
+works on the rows of a matrix, one query per row; for textual queries, pass the transposed matrix.
 
-Evidence of exp(s / tau) reaches 5e8 at tau = 0.05, where the terms of eq. (9) as printed are of the order 1e12
-and cancel to one of 1e3. It is computed in float64 in a form in which nothing cancels.
+Evidence exp(s / tau) reaches 5e8 at tau = 0.05, where the terms of eq. (9) as printed are of the order 1e12
+and cancel to 1e3. Eq. (9) is therefore computed in float64, in a form without cancellation.
 """
 
 import math
@@ -29,7 +29,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)  # B_2, B_4, ...
 def evidence(sim: Tensor, tau: float = 0.05, form: Form = "exp") -> Tensor:
     """Evidence >= 0 of cosines of any shape, TCL eq. (3): g(sim / tau) with g exp, ReLU or softplus.
 
-    The authors' code puts a tanh before exp where similarities are not bounded; cosines are. The paper advises a
+    The authors' code applies tanh first to similarities that are not bounded; cosines are. The paper advises a
     temperature tau of 0.03 to 0.07.
     """
     check_positive("tau", tau)
@@ -44,8 +44,8 @@ def evidence(sim: Tensor, tau: float = 0.05, form: Form = "exp") -> Tensor:
 def risk(evidence_BB: Tensor, mask_BB: Tensor | None = None) -> Tensor:
     """Expected cross-entropy of each query (B,) under its Dirichlet distribution, TCL eq. (7).
 
-    psi(S_i) - psi(alpha_ii), with S_i the sum of the unmasked concentrations alpha = e + 1; 0 for a row left with its
-    diagonal.
+    psi(S_i) - psi(alpha_ii), with S_i the sum of the unmasked concentrations alpha = e + 1; 0 for a row with
+    only its diagonal left.
     """
     mask_BB = full_mask_BB(evidence_BB, mask_BB)
     alpha_BB = evidence_BB.double() + 1
@@ -79,8 +79,8 @@ def uncertainty_aware_loss(
 ) -> Tensor:
     """L_u of one query model, TCL eq. (10): the mean over queries (rows), eq. (8), of risk + kl_weight * KL.
 
-    The KL is of alpha with 1 in place of the matching pair's concentration, eq. (9): it drives the evidence of
-    all others to zero. kl_weight is lambda; 0 leaves the KL out.
+    In the KL, 1 replaces the concentration of the matching pair, eq. (9), so that it drives the evidence of all
+    other candidates to zero. kl_weight is lambda; 0 leaves the KL out.
     """
     mask_BB, weight_B = taking_part(evidence_BB, mask_BB, weight_B)
     loss_B = risk(evidence_BB, mask_BB)
@@ -94,10 +94,10 @@ def uncertainty_aware_loss(
 def consistency(
     own_BB: Tensor, other_BB: Tensor, mask_BB: Tensor | None = None, weight_B: Tensor | None = None
 ) -> Tensor:
-    """L_c of one direction: how far two models' beliefs are apart, TCL eq. (12), (13); at most 2 / K.
+    """L_c of one direction: distance between the beliefs of two models, TCL eq. (12), (13); at most 2 / K.
 
     The mean over the candidates of a query (row), then over the queries, of |b - b^| with b = e / S. The evidence of
-    the model whose direction it is, `own_BB`, is detached (Algorithm 1): the other model follows.
+    this direction's own model, `own_BB`, is detached (Algorithm 1), so that the other model follows it.
     """
     check_shapes(own_BB, other_BB, 2)
     mask_BB, weight_B = taking_part(other_BB, mask_BB, weight_B)
