@@ -1,8 +1,8 @@
-"""Co-teaching: two dual encoders, each of which learns from the split that the other one makes.
+"""Co-teaching: two dual encoders, each trained on the split that the other one makes.
 
-After Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR), NeurIPS 2021. Training judges
-each encoder by itself, with the same judge. `Batch.p` then has a column for each of them, (B, 2); a judge that reads no
-model gives both one belief, (B,).
+After Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR), NeurIPS 2021. The same judge
+judges each encoder separately, so `Batch.p` has a column for each, (B, 2). A judge that reads no model gives both the
+same belief, (B,).
 
 Shape suffixes: B triplets in a batch, M models.
 """
@@ -22,7 +22,7 @@ Parts = Callable[[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor], int], dict
 
 
 class CoTaught(base.JointMethod):
-    """Two dual encoders that are judged one by one, and retrieve together."""
+    """Two dual encoders that are judged separately and retrieve together."""
 
     def __init__(self, config: base.Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
@@ -33,7 +33,7 @@ class CoTaught(base.JointMethod):
         return [self.encoder, self.peer]
 
     def peers_beliefs(self, batch: base.Batch, sims: Sequence[base.Views]) -> list[Belief[Tensor]]:
-        """For each encoder the belief of the other one; `sims` are the batch as either sees it."""
+        """The belief of the other encoder, for each encoder; `sims` holds each encoder's similarities."""
 
         def column(number: int) -> Callable[[Tensor], Tensor]:
             return lambda p_B2: p_B2 if p_B2.ndim == 1 else p_B2[:, number]
@@ -42,11 +42,11 @@ class CoTaught(base.JointMethod):
         return [base.clean_probabilities(self, one, sim) for one, sim in zip(own, sims, strict=True)][::-1]
 
     def learned(self, batch: base.Batch, parts: Parts) -> dict[str, Tensor]:
-        """Sums losses over both models, of V-S and V-T.
+        """Sums losses over both models, for V-S and V-T.
 
-        `parts` gets the similarities of one view of one model (B, B) and their mask, what the peers of the models
-        believe of that view (B,), the view by either model in evaluation mode (B, B), empty in the warm-up, and the
-        number of the model.
+        `parts` is called for each view and model with its similarities (B, B), their mask, the belief of each model's
+        peer in the view (B,), each model's similarities of the view in evaluation mode (B, B; none in the warm-up), and
+        the model's number.
         """
         sims = [base.views(encoder, batch) for encoder in self.encoders()]
         beliefs = self.peers_beliefs(batch, sims)
@@ -66,7 +66,7 @@ class CoTaught(base.JointMethod):
 
     @torch.no_grad()
     def steady_views(self, batch: base.Batch) -> list[base.Views]:
-        """The batch as either encoder sees it in evaluation mode, without gradient."""
+        """Each encoder's similarities of the batch in evaluation mode, without gradient."""
         mode = self.training
         self.eval()
         sims = [base.views(encoder, batch) for encoder in self.encoders()]

@@ -37,9 +37,9 @@ from ccr_cli.nets.tower import VisualTower
 
 @dataclass(frozen=True)
 class Batch:
-    """B training triplets. Each process has the items and texts of b of them, and all other facts of all B.
+    """B training triplets. Each process holds the items and texts of b of them, and everything else for all B.
 
-    In one process b is B.
+    With a single process, b = B.
     """
 
     visual: Frames
@@ -51,13 +51,13 @@ class Batch:
     item_B: Tensor
     """Number of the item; for a pair mismatched by noise the wrong item, never the true one."""
     p: Belief[Tensor]
-    """Probability that the sides match, from a judge of the epoch or the truth; 1 without a judge."""
+    """Probability that each side matches, from the epoch's judge or the truth; 1 without a judge."""
     judged: bool = False
     """Whether the warm-up is over, so that a judge takes effect."""
     back: Tokens | None = None
     """Back-translations, for a method that needs them."""
     row_B: Tensor | None = None
-    """Number of each triplet among all of training, the same in every epoch: for a method that remembers triplets."""
+    """Index of each triplet in the training set, the same in every epoch, for a method that remembers triplets."""
     label_B: Tensor | None = None
     """Category of each item, int64, for a method that needs it."""
     teacher_BD: Tensor | None = None
@@ -85,10 +85,10 @@ class Embedder(Protocol):
 
 
 def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
-    """Makes a text encoder with heads into the common space: what every method trains.
+    """Builds the dual encoder that every method trains: a text encoder, and heads into the common space.
 
     Raises:
-        UsageError: If there is to be no new head, and the two sides differ in dimension.
+        UsageError: If the run starts from an alignment, and the two sides differ in dimension.
     """
     if config.aligned:
         if not visual_dim == text_encoder.dim == config.dim:
@@ -101,7 +101,7 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
     visual_head: Projection | AlignedHead
     if config.head == "linear":
         visual_head = Projection(visual_dim, config.dim, config.hidden or None, config.dropout, norm_input=True)
-    else:  # a teacher's
+    else:  # that of a teacher
         visual_head = AlignedHead(visual_dim, config.dropout, residual=config.head == "residual")
     trained = not isinstance(text_encoder, GivenTextEncoder)
     text_head = None if trained and text_encoder.dim == config.dim else Projection(text_encoder.dim, config.dim)
@@ -112,9 +112,9 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
 
 
 def twin(config: Config, visual_dim: int, text_encoder: TextEncoder) -> DualEncoder:
-    """Makes another dual encoder of the same kind.
+    """Builds another dual encoder of the same kind.
 
-    A pretrained text encoder starts from the same weights, an n-gram table from random ones of its own.
+    A pretrained text encoder starts from the same weights, an n-gram table from new random ones.
     """
     again: TextEncoder = copy.deepcopy(text_encoder)
     if isinstance(text_encoder, NgramTextEncoder):
@@ -136,7 +136,7 @@ class Method(nn.Module, ABC):
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {}
     """Named settings that differ from the defaults, e.g. `paper`."""
     CAVEATS: ClassVar[dict[str, str]] = {}
-    """What to know of a preset before training, by its name: printed at the start."""
+    """Warnings about presets, by preset name; printed when training starts."""
     TRANSLATED: ClassVar[bool] = True
     """Whether it needs translations; if not, it also trains on a data set without any."""
     TRAINED: ClassVar[bool] = True
@@ -164,14 +164,14 @@ class Method(nn.Module, ABC):
             encoder.tower = copy.deepcopy(tower) if number else tower
 
     def follow(self, teacher: "Method | None", vector_ND: Tensor) -> Tensor:
-        """Called once, of a method that needs a teacher, with the teacher's vectors of the source captions.
+        """Called once, if the method needs a teacher, with the teacher's vectors of the source captions.
 
         Args:
-            teacher: The teacher, if it is a run.
-            vector_ND: Its unit vectors, one per triplet.
+            teacher: The teacher's model if it is a run, else None.
+            vector_ND: The teacher's unit vectors, one per triplet.
 
         Returns:
-            The vectors of which each batch gets its rows.
+            The vectors to learn; `Batch.teacher_BD` holds a batch's rows of them.
         """
         return vector_ND
 
@@ -199,11 +199,11 @@ class Method(nn.Module, ABC):
         return {}
 
     def evidence(self, sim: Tensor) -> Tensor:
-        """Evidence of pairs from their similarities, for the diagnosis: UML eq. (1) by default."""
+        """Evidence of pairs from their similarities, for `ccr diagnose`; UML eq. (1) by default."""
         return evidence(sim)
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """The scores that a judge of a batch reads, from similarities (B, B)."""
+        """Scores that a batch judge reads, from similarities (B, B)."""
         return sim_BB
 
     def score(self, query_QD: Tensor, gallery_GD: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -220,11 +220,11 @@ class Method(nn.Module, ABC):
         return None
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Called with the selecting validation queries, whenever the model is the best so far.
+        """Called with the validation queries that select the checkpoint, whenever the model is the best so far.
 
-        A method that overrides it turns its uncertainty into the probability that the first hit is wrong. `top_QK` are
-        the similarities of each query's two most similar items (fewer in a smaller gallery), descending; `right_Q` is
-        whether the first of them is the right item.
+        A method that overrides it turns its uncertainty into the probability that the first hit is wrong. `top_QK` has
+        the similarities of each query's two most similar items (fewer in a smaller gallery), descending; `right_Q`
+        tells whether the first of them is the right item.
         """
         return
 
@@ -248,7 +248,7 @@ class Method(nn.Module, ABC):
 
 
 class JointMethod(Method):
-    """Several dual encoders, whose mean similarity decides."""
+    """Several dual encoders whose mean similarity is used for retrieval."""
 
     @abstractmethod
     def encoders(self) -> list[DualEncoder]:
@@ -263,19 +263,19 @@ class JointMethod(Method):
         return joined([encoder.embed_text(tokens) for encoder in self.encoders()])
 
     def plain(self) -> list[Plain]:
-        """Each of the encoders."""
+        """The encoders as plain layers, one each."""
         return [encoder.plain() for encoder in self.encoders()]
 
 
 class EvidentialMethod(Method):
-    """A method that trains evidence: judges of a batch read it, and it decides the uncertainty of queries."""
+    """A method that trains evidence, which batch judges read and which gives the uncertainty of queries."""
 
     @abstractmethod
     def evidence(self, sim: Tensor) -> Tensor:
         """The trained evidence of pairs from their similarities."""
 
     def judge_scores(self, sim_BB: Tensor) -> Tensor:
-        """Evidence, which the papers' labels read."""
+        """The evidence, from which the papers derive their labels."""
         return self.evidence(sim_BB)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
@@ -285,7 +285,7 @@ class EvidentialMethod(Method):
 
 @dataclass(frozen=True)
 class Views:
-    """The embedded batch as similarity matrices (B, B); rows V (or S in ST), columns S or T."""
+    """Similarity matrices (B, B) of an embedded batch: rows V (S in ST), columns S or T."""
 
     VS: Tensor
     VT: Tensor
@@ -310,9 +310,9 @@ def compare(v_BD: Tensor, text_2BD: Tensor, item_B: Tensor) -> Views:
 
 
 def clean_probabilities(method: Method, batch: Batch, sim: Views) -> Belief[Tensor]:
-    """The belief in a batch: of the method's judge if it judges batches and may speak, else that of the epoch.
+    """The belief in a batch: `batch.p`, or after the warm-up that of a batch judge (unless it never speaks).
 
-    What is below `drop_below` is 0, and losses leave pairs of weight 0 out of the rivals too.
+    Probabilities below `drop_below` become 0, and losses leave pairs of weight 0 out of the rivals too.
     """
     p = batch.p
     judge = load_judge(method.config.judge)

@@ -20,7 +20,7 @@ class Config(base.Config):
     margin: NotNegative = 0.2
     """Margin of the hinge, in units of cosine similarity."""
     alpha: NotNegative = 0.6
-    """Weight of V-T beside V-S (NRCCR's alpha)."""
+    """Weight of V-T relative to V-S (NRCCR's alpha)."""
     reduction: Literal["sum", "mean"] = "mean"
     """Reduction over the batch: `sum` as in the reference code; `mean` does not depend on the batch size."""
 

@@ -19,11 +19,11 @@ Head = Literal["linear", "identity", "residual"]
 ALIGNED: dict[str, Any] = {"dropout": 0.0, "text_dropout": 0.0, "hidden": 0, "visual": "projection"}
 """Defaults of a run that starts from an alignment; `dim` follows from the features."""
 ALIGNED_TEXTS: dict[str, Any] = {"pooling": "own", "max_tokens": 0}
-"""Those of its text encoder, which follows from the features too."""
+"""Defaults of the text encoder of such a run, which also follows from the features."""
 
 
 class Range(NamedTuple):
-    """The values that a number among the options may have; `Config` refuses others."""
+    """Allowed values of a numeric option; `Config` refuses others."""
 
     text: str
     least: float = -math.inf
@@ -55,20 +55,20 @@ class Config(JudgeConfig):
     batch_size: Pairs = 128
     """Triplets per step."""
     accumulate: Count = 1
-    """Batches whose gradients are averaged for one step; negatives come from the same batch."""
+    """Batches whose gradients are averaged for one step; negatives come from a single batch."""
     clip_norm: NotNegative = 0.0
-    """Largest norm of the gradient over all weights; 0: unlimited."""
+    """Maximum norm of the gradient over all weights; 0: unlimited."""
     lr: Positive = 1e-3
     """Peak learning rate (AdamW) of weights trained from scratch."""
     encoder_lr: Positive = 2e-5
-    """Peak learning rate of the highest layer of a pretrained transformers encoder, of texts and, with `finetune`, of
+    """Peak learning rate of the top layer of a pretrained transformers encoder, for texts and, with `finetune`, for
     media."""
     layer_decay: Annotated[float, Range("in (0, 1]", 0, 1, (0,))] = 1.0
-    """Factor of `encoder_lr` from one layer to the layer below."""
+    """Factor on `encoder_lr` from each layer to the one below."""
     lr_warmup: Whole = 0
-    """Steps in which learning rates rise from zero."""
+    """Steps over which learning rates rise from zero."""
     lr_drop: Whole = 0
-    """Epoch from which learning rates are a tenth; 0: they fall to zero along a cosine."""
+    """Epoch from which learning rates are divided by 10; 0: cosine decay to zero."""
     table_lr: Positive = 5e-3
     """Peak learning rate of the n-gram table: few steps update the row of a rare word."""
     weight_decay: NotNegative = 0.0
@@ -77,30 +77,30 @@ class Config(JudgeConfig):
     """`ngram` (hashed words and character n-grams, from scratch), or a transformers encoder by folder or name; always
     `given` for a data set with features of its texts."""
     max_tokens: Whole = 64
-    """Longest caption in tokens, for a transformers encoder; 0: as many as the model reads."""
+    """Maximum length of a caption in tokens, for a transformers encoder; 0: as many as the model reads."""
     pooling: TextPooling = "mean"
     """How the tokens of a transformers encoder become one vector: `mean`, `cls` (the first), `max`, `last`, `own` (the
     model's own vector of a text)."""
     frozen_layers: Whole = 0
-    """Number of lowest layers of a transformers encoder that stay frozen, with its embeddings; 0 trains all."""
+    """Number of lowest layers of a transformers encoder to freeze, with its embeddings; 0 trains all."""
     lora_rank: Whole = 0
     """Rank of adapters (LoRA) in the other layers of a transformers encoder, whose weights stay frozen; 0: none."""
     lora_alpha: NotNegative = 0.0
-    """Adapters are scaled by this divided by their rank; 0: twice the rank."""
+    """Scale of the adapters, before division by their rank; 0: twice the rank."""
     buckets: Pairs = 32768
     """Rows of the n-gram table."""
     dim: Count = 256
     """Dimension of the common space."""
     head: Head = "linear"
-    """The visual head: `linear`, a new map; or none, to start from the alignment of the dual encoder that made the
-    features, whose text side is then the text encoder: `identity`; `residual`, x + W x with W = 0 at the start."""
+    """The visual head: `linear`, a new map; `identity` (no map) or `residual` (x + W x, W = 0 at first) to start from
+    the alignment of the dual encoder that made the features, whose text side is then the text encoder."""
     hidden: Whole = 0
     """Hidden units of the visual head; 0: a linear map."""
     dropout: Dropped = 0.4
     """Dropout of the visual features."""
     visual: Visual = "projection"
     """How the rows of an item (frames, clips, regions) become one vector: `projection`, their mean before the visual
-    head; after it `transformer`, or `gpo` (Generalized Pooling Operator)."""
+    head; `transformer` or `gpo` (Generalized Pooling Operator), after it."""
     visual_layers: Count = 2
     """Layers of the `transformer`."""
     visual_heads: Count = 8
@@ -110,21 +110,21 @@ class Config(JudgeConfig):
     text_dropout: Dropped = 0.2
     """Dropout of the text vectors."""
     finetune: bool = False
-    """Also train the encoder of the features (`clip` or `vision`), end to end from the media."""
+    """Also train the encoder of the features (`clip` or `vision`), end to end on the media."""
     visual_frozen_layers: Whole = 0
-    """Number of lowest layers of that encoder that stay frozen, with everything before them; 0 trains all."""
+    """With `finetune`, number of lowest layers to freeze, with everything before them; 0 trains all."""
     judge: str = "none"
     """The judge that decides which pairs are noisy: a file of judges/."""
     judge_side: Side = "cross_lingual"
-    """The similarities that the judge reads: S-T, those with the picture, or both."""
+    """Similarities that the judge reads: `cross_lingual` (S-T), `cross_modal` (V-S and V-T), or `both`."""
     warmup_epochs: Whole = 1
     """Epochs in which every pair counts as clean, before the judge takes effect; the oracle needs no warm-up."""
     drop_below: Share = 0.0
-    """Pairs whose probability of being clean is below this weigh 0 and are no rivals of others; 0 drops none."""
+    """Probability of being clean below which a pair has weight 0 and is no rival of others; 0 drops none."""
 
     def __post_init__(self) -> None:
         hints = [get_type_hints(owner, include_extras=True).items() for owner in type(self).__mro__]
-        for name, hint in itertools.chain(*hints):  # of the classes above too: another default keeps the range
+        for name, hint in itertools.chain(*hints):  # base classes too: a field with a new default keeps its range
             for allowed in getattr(hint, "__metadata__", ()):
                 value: Any = getattr(self, name)
                 if not allowed.least <= value <= allowed.most or value in allowed.excluded:

@@ -1,8 +1,8 @@
 """Co-teaching with soft targets: pairs are clean, hard or noisy (CREAM).
 
 Ma et al., "Cross-modal Retrieval with Noisy Correspondence via Consistency Refining and Mining", IEEE TIP 2024. The
-equations are those of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights.
-Its judge is `nce`; what else differs is in docs/methods/cream.md.
+equations are those of the authors' code, which has one language; here V-S and V-T are both learned, with equal weights.
+The default judge is `nce`; docs/methods/cream.md lists the other differences.
 
 Shape suffixes: B triplets in a batch, C some of them, M models.
 """
@@ -34,9 +34,9 @@ class Config(base.Config):
     threshold: Share = 0.5
     """Probability above which a model calls a pair clean."""
     hard_from: Share = 0.25
-    """Share of the epochs after the warm-up before hard pairs are learned, those that only one model calls clean."""
+    """Share of the epochs after the warm-up before hard pairs (called clean by only one model) are learned."""
     noisy_from: Share = 0.375
-    """The same of noisy pairs, which neither calls clean; 1: never."""
+    """The same for noisy pairs (called clean by neither model); 1: never."""
     judge: str = "nce"
 
 
@@ -53,7 +53,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(CoTaught):
-    """Contrast with targets between the given pair and its rivals, for each kind of pair by itself."""
+    """Cross-entropy with soft targets, for each kind of pair (clean, hard, noisy) by itself."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,
@@ -69,10 +69,10 @@ class Method(CoTaught):
     def _parts(
         self, sim_BB: Tensor, mask_BB: Tensor, p_MB: Sequence[Tensor], guess: Sequence[Tensor], model: int
     ) -> dict[str, Tensor]:
-        """The loss of one view of one model, a mean over the batch; `p_MB` are what the models' peers believe.
+        """The losses of one view of one model, means over the batch; `p_MB` are the beliefs of the models' peers.
 
-        `guess` is the view by either model, empty in the warm-up. Kinds of pairs are rivals among themselves only, as
-        in the batches of the code.
+        `guess` holds each model's similarities in evaluation mode, none in the warm-up. Pairs are rivals only of pairs
+        of their kind, as in the batches of the code.
         """
         c = self.config
         if not guess:

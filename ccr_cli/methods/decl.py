@@ -1,8 +1,8 @@
 """Deep evidential learning: evidential regression and a hinge that hardens.
 
 Qin et al., "Deep Evidential Learning with Noisy Correspondence for Cross-modal Retrieval", ACM MM 2022, doi
-10.1145/3503161.3547922; what the paper leaves open is taken from the authors' code. The paper knows one language:
-here V-S and V-T are both learned, with equal weights. What else differs is in docs/methods/decl.md.
+10.1145/3503161.3547922; what the paper leaves open is taken from the authors' code. The paper has one language;
+here V-S and V-T are both learned, with equal weights. docs/methods/decl.md lists the other differences.
 """
 
 import math
@@ -28,24 +28,24 @@ class Config(base.Config):
     evidential_weight: NotNegative = 1.0
     """Weight of the evidential regression and its KL; 0 drops both."""
     kl_weight: NotNegative = 0.001
-    """Weight of the KL to the uniform distribution in the regression, lambda_2. The paper's 0.1 hurts retrieval much
-    when training from scratch."""
+    """Weight of the KL to the uniform distribution in the regression, lambda_2. The paper's 0.1 greatly worsens
+    retrieval when training from scratch."""
     hinge_weight: NotNegative = 102.4
     """Weight of the dynamic hinge, a mean over the batch: the paper's lambda_1, 0.8, times its batch of 128, since
-    the reference code sums the hinge and takes the mean of the regression."""
+    the reference code sums the hinge but averages the regression."""
     margin: NotNegative = 0.2
     """Margin of the hinge, in units of tanh(sim)."""
     eta: NotNegative = 0.3
-    """The hinge uses this many negatives fewer with every step, starting with the batch size. The paper's 0.025 is for
-    50,000 steps, of which it takes a tenth to reach `mu`; 0.3 reaches it at step 410."""
+    """Decrease per step in the hinge's number of negatives, which starts at the batch size. The paper's 0.025 reaches
+    `mu` after a tenth of its 50,000 steps, 0.3 at step 410."""
     mu: Count = 5
-    """Least number of negatives of the hinge."""
+    """Smallest number of negatives of the hinge."""
     noisy_target: Literal["weight", "zero"] = "weight"
-    """Noisy rows: weight their loss, or give them the target 0 (the paper)."""
+    """Treatment of noisy rows: `weight` their loss, or give them the target `zero` (the paper)."""
     alpha: NotNegative = 1.0
-    """Weight of V-T beside V-S."""
+    """Weight of V-T relative to V-S."""
     candidates: Whole = 2
-    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
+    """Number of most similar candidates that determine a query's uncertainty; 0: the whole gallery."""
     judge: str = "two-group"
     judge_side: base.Side = "cross_lingual"
 

@@ -1,7 +1,7 @@
 """Disentangled learning: embeddings with shared and exclusive parts (DisNCL).
 
-Dang et al., "Disentangled Noisy Correspondence Learning". Its data are pairs of a picture and a text; here
-a triplet is two of them, V-S and V-T, which share every head and discriminator. Similarity lives in the shared parts.
+Dang et al., "Disentangled Noisy Correspondence Learning". The paper has pairs of a picture and a text; here a
+triplet gives two, V-S and V-T, which share every head and discriminator. Similarity is that of the shared parts.
 Terms that minimise information (eq. (7), (11), (12)) train a discriminator against a reversed gradient, so that one
 optimiser serves both players. docs/methods/disncl.md lists the choices where the paper is silent.
 """
@@ -32,13 +32,13 @@ class Config(base.Config):
     """Options of `disncl`."""
 
     part_dim: Count = 256
-    """Length of the shared and of the exclusive part."""
+    """Dimension of the shared part, and of the exclusive part."""
     part_layers: Count = 1
     """Layers of a head; 1 is a linear map."""
     part_hidden: Count = 128
     """Hidden units of heads and discriminators."""
     margin: NotNegative = 0.2
-    """Largest margin of L_align, alpha of eq. (3); that of the warm-up."""
+    """Largest margin of L_align, alpha of eq. (3), and the constant margin of the warm-up."""
     margin_base: Positive = 10.0
     """Steepness of the margin in the pair's similarity, m of eq. (3)."""
     tau: Positive = 0.07
@@ -50,7 +50,7 @@ class Config(base.Config):
     beta_1: NotNegative = 0.1
     """Weight of the bound on I(V; V_S | T) in L_S."""
     beta_2: NotNegative = 0.1
-    """Weight of I(T; V_X) above 1 in L_X, eq. (11)."""
+    """Weight, in addition to 1, of I(T; V_X) and I(V; T_X) in L_X, eq. (11)."""
     align_weight: NotNegative = 1.0
     """Weight of L_align, eq. (3)."""
     soft_weight: NotNegative = 1.0
@@ -60,11 +60,11 @@ class Config(base.Config):
     reg_weight: NotNegative = 1.0
     """Weight of L_reg, eq. (7)."""
     opposed: Literal["part", "both"] = "part"
-    """Trained against a discriminator: the exclusive part alone, or both of its inputs, eq. (12) as printed."""
+    """Inputs trained against a discriminator: the exclusive `part` alone, or `both` (eq. (12) as printed)."""
     source_weight: NotNegative = 1.0
-    """Weight of V-S beside V-T."""
+    """Weight of V-S relative to V-T."""
     warmup_terms: Literal["align", "all"] = "all"
-    """Terms of the warm-up: L_align alone (the paper), or all; the margin is constant either way."""
+    """Terms of the warm-up: `align` (L_align alone, as in the paper) or `all`; the margin is constant either way."""
     reduction: Literal["sum", "mean"] = "mean"
     """Reduction of eq. (3), (6) over the clean pairs: `sum` as printed; `mean` does not depend on their number."""
     judge: str = "two-group"
@@ -79,7 +79,7 @@ class Config(base.Config):
             raise ValueError("align_weight > 0 or soft_weight > 0 is needed: nothing else brings the sides together")
 
     def unaligned(self) -> str:
-        """It compares parts of both vectors."""
+        """It trains heads of its own on both sides."""
         return "disncl trains networks of its own that divide the vectors of both sides"
 
 
@@ -116,7 +116,7 @@ class Method(base.Method):
         def head() -> Head:
             return Head(c.dim, c.part_dim, c.part_hidden, c.part_layers)
 
-        self.visual_shared, self.text_shared = head(), head()  # first: they start as in a model without the rest
+        self.visual_shared, self.text_shared = head(), head()  # first, so they start as in a model without the rest
         self.visual_own: Head | None = None
         self.text_own: Head | None = None
         if exclusive or c.reg_weight > 0:
@@ -151,12 +151,12 @@ class Method(base.Method):
         return {} if self.visual_own is None else {"exclusive": Exclusive(self)}
 
     def soft_targets(self, visual_BD: Tensor, text_BD: Tensor) -> Tensor:
-        """The targets of L_soft for the texts of a batch of different items, eq. (6): shares of the pictures (B, B)."""
+        """Targets of L_soft, eq. (6), for the texts of a batch of different items: shares of the pictures (B, B)."""
         forth_BB = torch.log_softmax(visual_BD @ text_BD.T / self.config.tau, dim=1)
         return soft_targets(forth_BB, self.config.hard_share)
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """Eq. (8), the margin constant in the warm-up."""
+        """Eq. (8), with a constant margin in the warm-up."""
         c = self.config
         v_BD = batch.whole(super().embed_visual(batch.visual))
         text_2BD = batch.whole_texts(super().embed_text(batch.source.join(batch.target)))
@@ -181,7 +181,7 @@ class Method(base.Method):
                 terms[f"soft_{name}"] = c.soft_weight * weight * loss
         if self.discriminators and whole:
             weight_2B = torch.cat([c.source_weight * p_VS, p_VT])
-            rows_N = weight_2B.nonzero().squeeze(1)  # noisy pairs are no strangers either
+            rows_N = weight_2B.nonzero().squeeze(1)  # noisy pairs are not drawn as strangers either
             pair_N = rows_N % len(v_BD)
             stranger_N, found_N = strangers(batch.item_B[pair_N])
             weight_N = weight_2B[rows_N]
@@ -237,7 +237,7 @@ class _Pairs(NamedTuple):
 
 
 def _clean(p_B: Tensor, prior_B: Tensor) -> Tensor:
-    """C of eq. (2) as weights; a judge that leaves fewer than two pairs of the batch is ignored: `prior_B` counts."""
+    """C of eq. (2) as weights; `prior_B` if the judge leaves fewer than two pairs of the batch."""
     return torch.where((p_B > 0).sum() < 2, prior_B, p_B)
 
 
@@ -276,7 +276,7 @@ class Head(nn.Module):
         return normalize(self.layers(_evened(x_BD)), dim=-1)
 
     def plain(self) -> tuple[nn.Module, ...]:
-        """Returns plain layers that do the same for unit vectors, which `_evened` all divides by one number."""
+        """Returns equivalent plain layers for unit vectors, all of which `_evened` divides by the same number."""
         first, *rest = self.layers
         assert isinstance(first, nn.Linear)
         evened = copy.deepcopy(first).requires_grad_(False)
@@ -287,8 +287,8 @@ class Head(nn.Module):
 class Discriminator(nn.Module):
     """Scores whether two vectors belong together, f of DisNCL eq. (9) and (12); sigmoid(score) is its probability.
 
-    It computes in float32 under autocast too: half precision would round its sure answers to certainty. The first layer
-    reads the two vectors side by side.
+    It computes in float32 even under autocast: half precision would round confident answers to certainty. The first
+    layer reads the two vectors concatenated.
     """
 
     def __init__(self, left_dim: int, right_dim: int, hidden: int) -> None:
@@ -297,10 +297,10 @@ class Discriminator(nn.Module):
         self.rest = nn.Sequential(nn.LeakyReLU(SLOPE), _perceptron([hidden, hidden, 1]))
 
     def forward(self, left_BD: Tensor, right_BD: Tensor, stranger_B: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores each left vector with the right one of its row, and with that of another row.
+        """Scores each left vector with the right vector of its own row, and with that of row `stranger_B`.
 
-        `stranger_B` are the numbers of the other rows. Returns logits (B,) of the pairs that occur together, and of
-        those put together.
+        Returns:
+            Logits (B,) of the pairs that occur together, and of those put together.
         """
         with torch.autocast(left_BD.device.type, enabled=False):
             left_BH = self.left(_evened(left_BD.to(self.left.weight.dtype)))
@@ -318,5 +318,5 @@ def _perceptron(dims: list[int]) -> nn.Sequential:
 
 
 def _evened(x_BD: Tensor) -> Tensor:
-    """Vectors whose components have mean square 1: those of a unit vector are so small that biases would dominate."""
+    """Scales vectors to a mean square of 1: the components of unit vectors are so small that biases would dominate."""
     return rms_norm(x_BD, x_BD.shape[-1:], eps=EPS)

@@ -1,7 +1,7 @@
-"""Teacher learning: texts get a frozen teacher's vectors of their English source.
+"""Teacher learning: texts learn a frozen teacher's vectors of their English source.
 
-The pictures never meet a translation, so a wrong one cannot move them. Teachers are a run without translations, whose
-visual head stays as it is, or a sentence encoder, for which a visual head learns from pictures and source captions.
+Translations pass no gradient to pictures, so a wrong one cannot move them. The teacher is a run without translations,
+whose visual head is kept, or a sentence encoder, for which a visual head learns from pictures and source captions.
 
 Reimers and Gurevych, "Making monolingual sentence embeddings multilingual using knowledge distillation", EMNLP 2020;
 Carlsson et al., "Cross-lingual and multilingual CLIP", LREC 2022 (`mse`); Chen et al., "mCLIP", ACL 2023 (`contrast`);
@@ -34,7 +34,7 @@ class Config(base.Config):
     """A run of a method without translations (`source-only`, `pretrained`) on the same features, or a sentence encoder
     of transformers, by folder or name; empty: the only such run."""
     distance: Literal["mse", "cosine", "relational", "contrast"] = "cosine"
-    """What the student minimises: `cosine` and `mse`, distance from the teacher's vector; `relational`, difference of
+    """Loss of the student: `cosine` and `mse`, distance from the teacher's vector; `relational`, difference of
     similarities to the captions of the batch; `contrast`, InfoNCE with pictures and with the teacher's vectors."""
     centre: bool = False
     """Subtract the mean of the teacher's vectors from each."""
@@ -42,7 +42,7 @@ class Config(base.Config):
     """Temperature of `relational`, of the sentence encoder's visual head, and at the start of `contrast`, where it is
     learned."""
     judge: str = "two-group"
-    """The judge of S-T, from the second epoch on."""
+    """The judge of S-T, after the warm-up."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -51,16 +51,16 @@ class Config(base.Config):
 
     @property
     def aligned(self) -> bool:
-        """Never: whatever the visual head is, the student's texts begin elsewhere."""
+        """Always False: whatever the visual head is, the student's texts start elsewhere."""
         return False
 
     def needs(self) -> frozenset[Need]:
-        """A teacher as well."""
+        """Also a teacher."""
         return super().needs() | {"teacher"}
 
 
 class Method(base.Method):
-    """A student of a frozen text side."""
+    """A student of a frozen teacher."""
 
     config: Config
 
@@ -71,7 +71,7 @@ class Method(base.Method):
             self.log_scale = nn.Parameter(torch.tensor(-math.log(config.temperature)))
 
     def follow(self, teacher: base.Method | None, vector_ND: Tensor) -> Tensor:
-        """Keeps the visual side of a trained teacher, frozen; returns the vectors to learn."""
+        """Copies and freezes the visual side of a teacher that is a run; returns the vectors to learn."""
         if teacher is not None:
             for name in ("visual_head", "pooling"):
                 mine, its = getattr(self.encoder, name), getattr(teacher.encoder, name)
@@ -81,7 +81,7 @@ class Method(base.Method):
         return normalize(vector_ND - vector_ND.mean(0), dim=1) if self.config.centre else vector_ND
 
     def train(self, mode: bool = True) -> Self:
-        """Leaves a frozen visual side in evaluation mode."""
+        """Sets the mode, but keeps a frozen visual side in evaluation mode."""
         super().train(mode)
         for part in (self.encoder.visual_head, self.encoder.pooling):
             if part is not None and not any(w.requires_grad for w in part.parameters()):
@@ -89,7 +89,7 @@ class Method(base.Method):
         return self
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """The distance of S and of T from the teacher's vector of S, and InfoNCE of V-S where there is a new head."""
+        """Distances of S and T from the teacher's vector of S, and InfoNCE of V with that vector if the head is new."""
         assert batch.teacher_BD is not None, "the batch has the teacher's vectors"
         g_BD = batch.teacher_BD.detach()
         raw_2BD = batch.whole_texts(self.encoder.pool_text(batch.source.join(batch.target)))
@@ -108,7 +108,7 @@ class Method(base.Method):
     def _distance(
         self, raw_BD: Tensor, g_BD: Tensor, v_BD: Tensor, mask_BB: Tensor, p_B: Tensor | None, p_visual_B: Tensor
     ) -> Tensor:
-        """The student's loss on texts, from their vectors before they are normalised; V gets no gradient."""
+        """The student's loss on texts, from their vectors before normalisation; V gets no gradient."""
         match self.config.distance:
             case "mse":
                 return distil.mse(raw_BD, g_BD, p_B)
@@ -125,6 +125,6 @@ class Method(base.Method):
 
 
 def similarities(unit_BD: Tensor, raw_BD: Tensor) -> Tensor:
-    """Cosines (B, B) in full precision; the first are unit vectors already."""
+    """Cosines (B, B) in full precision; `unit_BD` holds unit vectors."""
     with no_autocast(unit_BD):
         return at_least_float32(unit_BD) @ normalize(at_least_float32(raw_BD), dim=1).T

@@ -1,8 +1,8 @@
 """Fuzzy learning of categories, with the credibility of each query's category.
 
-Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval" (FUME), CVPR 2025. For data with a category
-an item. Every view (picture, caption, translation) is classified by fixed orthonormal directions of the common space;
-how sure its categories are is the uncertainty of a query, from the query alone.
+Duan et al., "Fuzzy Multimodal Learning for Trusted Cross-modal Retrieval" (FUME), CVPR 2025. For data with one
+category per item. Every view (picture, caption, translation) is classified by fixed orthonormal directions of the
+common space; the credibility of a query's categories gives its uncertainty, from the query alone.
 
 Shape suffixes: B triplets, D common space, K categories, Q queries, G gallery.
 """
@@ -43,9 +43,9 @@ class Config(base.Config):
     temperature: Positive = 1.0
     """Temperature of L_cl: tau."""
     include_self: bool = True
-    """Count a view among those of its own item in L_cl, as eq. (6) does; false: as the authors' code."""
+    """Count a view among those of its own item in L_cl, as in eq. (6); false: as in the authors' code."""
     credibility: Literal["fuzzy", "evidential"] = "fuzzy"
-    """The classifier: credibility, or evidential learning (EDL), the paper's baseline."""
+    """The classifier: `fuzzy` (credibility), or `evidential` learning (EDL), the paper's baseline."""
     classes: int = 0
     """Number of categories; 0: that of the training data, or `dim` without data."""
     left_out: str = ""
@@ -67,11 +67,11 @@ class Config(base.Config):
         return "fume trains a network of its own on both sides"
 
     def needs(self) -> frozenset[base.Need]:
-        """Categories."""
+        """Also the categories."""
         return super().needs() | {"labels"}
 
     def unjudged(self) -> str:
-        """Evidence is in the length of a vector: see `Method._placed`."""
+        """With evidential learning no judge can: evidence is in the length of a vector (see `Method._placed`)."""
         if self.credibility == "fuzzy":
             return ""
         return "credibility=evidential keeps the length of its vectors, so the product of two texts is no cosine"
@@ -120,10 +120,10 @@ class Method(base.Method):
         return self._placed(self.encoder.text_head(self.encoder.text_encoder(tokens)), 1)
 
     def _placed(self, x_BD: Tensor, side: int) -> Tensor:
-        """To unit length.
+        """Normalises vectors; with evidential learning, appends their length.
 
-        Evidence is in the length (the paper does not normalise for EDL), so there it is kept, in one coordinate more
-        for pictures and another for texts: the product of a picture and a text is their cosine all the same.
+        There the length holds the evidence (the paper does not normalise for EDL). Pictures and texts keep it in
+        different extra coordinates, so the product of a picture and a text is still their cosine.
         """
         with no_autocast(x_BD):
             x_BD = at_least_float32(x_BD)
@@ -183,7 +183,7 @@ class Method(base.Method):
     def entropy(self, query_QD: Tensor) -> Tensor:
         """Shannon entropy of the shares of categories (Q,), divided by its maximum: FUME Figure 5.
 
-        The paper does not say of what it takes the entropy; here of credibility, or evidence + 1, divided by its sum.
+        The paper does not say of which shares; here: credibility, or evidence + 1, divided by its sum.
         """
         m_QK = self.categories(query_QD)
         share_QK = fuzzy.credibility(m_QK) if self.config.credibility == "fuzzy" else m_QK + 1

@@ -1,8 +1,8 @@
-"""Contrast weighted by how far two sides see the same neighbours (GSC).
+"""Contrast weighted by how well two sides agree on their neighbours (GSC).
 
 Zhao et al., "Mitigating Noisy Correspondence by Geometrical Structure Consistency Learning", CVPR 2024, arXiv
-2405.16996. The equations are those of the authors' code. It knows one language: here V-S and V-T are both learned, with
-equal weights. Its judge is `structure`; what else differs is in docs/methods/gsc.md.
+2405.16996. The equations are those of the authors' code, which has one language; here V-S and V-T are both learned,
+with equal weights. The default judge is `structure`; docs/methods/gsc.md lists the other differences.
 
 Shape suffixes: B triplets, D embedding.
 """

@@ -1,8 +1,8 @@
-"""Noisy pairs learn from the neighbours of clean ones, two models in turn (IN2R).
+"""Noisy pairs learn from neighbours among the other model's clean pairs (IN2R).
 
 "Intra-Modal Neighbors Never Lie: Rectifying Inter-Modal Noisy Correspondence via Graph-Based Intra-Modal Reasoning",
-ICML 2026, arXiv 2606.04061. Where paper and code differ, docs/methods/in2r.md says what was chosen. It knows one
-language: here V-S and V-T are both learned, with equal weights. Its judge is `hinge`.
+ICML 2026, arXiv 2606.04061. Paper and code have one language; here V-S and V-T are both learned, with equal weights.
+The default judge is `hinge`. docs/methods/in2r.md says what was chosen where paper and code differ.
 
 Shape suffixes: B triplets in a batch, C some of them, K neighbours, Q entries of a queue, D embedding.
 """
@@ -25,7 +25,7 @@ from ccr_cli.methods.config import Count, NotNegative, Positive, Share, Whole, e
 from ccr_cli.nets.dual import DualEncoder
 
 Pool = Callable[[Tensor], Tensor]
-"""Makes one vector (C, D) of the neighbours (C, K, D) of each pair."""
+"""Pools the neighbours (C, K, D) of each pair into one vector (C, D)."""
 HEADS = 4
 """Attention heads of a `Refiner`."""
 
@@ -39,15 +39,15 @@ class Config(base.Config):
     views: NotNegative = 0.1
     """Weight of the hinges between two passes of one side, which dropout makes different; the code has 1."""
     neighbours: Whole = 5
-    """Neighbours of a noisy pair that correct it by their prototype, K; 0: noisy pairs are left out."""
+    """Number of neighbours, K, whose prototype corrects a noisy pair; 0: noisy pairs are left out."""
     prototype: Literal["mean", "attention"] = "mean"
-    """The mean of the neighbours as they are, or after a layer of `attention` among them (the paper)."""
+    """Prototype of the neighbours: their `mean`, or that after a layer of `attention` among them (the paper)."""
     correction: Literal["target", "pair"] = "target"
-    """How: the prototype gives a `target` over the batch (the paper), or it is one end of a new `pair` (the code)."""
+    """Use of a prototype: it gives a `target` over the batch (the paper), or is one end of a new `pair` (the code)."""
     temperature: Positive = 0.05
-    """Temperature of the softmax, of the warm-up and of corrections."""
+    """Temperature of the softmax in the warm-up and in corrections."""
     queue_size: Count = 16384
-    """Clean pairs that each model remembers, for each language."""
+    """Number of clean pairs that each model remembers per language."""
     threshold: Share = 0.5
     """Probability above which a pair is clean."""
     judge: str = "hinge"
@@ -86,13 +86,13 @@ class Refiner(nn.Module):
         self.norm = nn.LayerNorm(dim)
 
     def forward(self, x_CKD: Tensor) -> Tensor:
-        """Reads K neighbours of each of C pairs."""
+        """Pools the neighbours (C, K, D) of each pair."""
         read_CKD, _ = self.attention(x_CKD, x_CKD, x_CKD, need_weights=False)
         return mean(self.norm(x_CKD + read_CKD))
 
 
 class Queue(nn.Module):
-    """The latest clean pairs that a model has embedded: not part of a trained run, but of the state of training."""
+    """The latest clean pairs that a model has embedded; saved to resume training, but not in the finished run."""
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def add(self, v_CD: Tensor, t_CD: Tensor) -> None:
-        """Remembers pairs in place of the oldest ones."""
+        """Adds pairs in place of the oldest ones."""
         size = len(self.v_QD)
         place_C = (self.seen + torch.arange(len(v_CD), device=self.seen.device))[-size:] % size
         self.v_QD[place_C], self.t_QD[place_C] = v_CD[-size:].to(self.v_QD), t_CD[-size:].to(self.t_QD)
@@ -111,9 +111,9 @@ class Queue(nn.Module):
     def prototypes(
         self, v_CD: Tensor, t_CD: Tensor, count: int, of_texts: Pool = mean, of_pictures: Pool = mean
     ) -> tuple[Tensor, Tensor] | None:
-        """The texts of the pictures nearest to `v_CD` as one, and the pictures of the texts nearest to `t_CD`.
+        """Pools the texts of the pictures nearest to `v_CD`, and the pictures of the texts nearest to `t_CD`.
 
-        Unit vectors (C, D); None while fewer pairs are known than neighbours are needed.
+        Returns unit vectors (C, D), or None while fewer than `count` pairs are known.
         """
         known = min(int(self.seen), len(self.v_QD))
         if known < count:
@@ -129,7 +129,7 @@ class Queue(nn.Module):
 
 
 class Method(CoTaught):
-    """The hardest negatives of clean pairs, and noisy pairs corrected by the other model's clean ones."""
+    """The hinge of clean pairs, and noisy pairs corrected by the other model's clean ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,
@@ -140,7 +140,7 @@ class Method(CoTaught):
 
     def __init__(self, config: Config, visual_dim: int, text_encoder: base.TextEncoder) -> None:
         super().__init__(config, visual_dim, text_encoder)
-        self.peer = copy.deepcopy(self.encoder)  # one looks for neighbours among the other's vectors
+        self.peer = copy.deepcopy(self.encoder)  # same start: each finds neighbours among the other's vectors
         self.queues = nn.ModuleDict(
             {f"{side}-{model}": Queue(config.queue_size, config.dim) for side in ("VS", "VT") for model in range(2)}
         )
@@ -149,7 +149,7 @@ class Method(CoTaught):
             self.refiners.update({f"{end}-{model}": Refiner(config.dim) for end in "TV" for model in range(2)})
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """Hinges of clean pairs and corrected noisy ones, in the warm-up SCE; over both models, V-S and V-T."""
+        """SCE in the warm-up, then hinges of clean pairs and corrected noisy ones, for both models, V-S and V-T."""
         c = self.config
         passes = [self._passes(encoder, batch) for encoder in self.encoders()]
         sims = [base.compare(one["V"], torch.cat([one["S"], one["T"]]), batch.item_B) for one, *_ in passes]
@@ -180,7 +180,7 @@ class Method(CoTaught):
         return {name: torch.stack(losses).sum() for name, losses in terms.items()}
 
     def _passes(self, encoder: DualEncoder, batch: base.Batch) -> list[dict[str, Tensor]]:
-        """The vectors (B, D) of all sides, in two passes with dropout of their own; one if nothing compares them."""
+        """Embeds all sides (B, D) in two passes with separate dropout, or in one pass if `views` is 0."""
         found = []
         for _ in range(2 if self.config.views else 1):
             v_BD = batch.whole(encoder.embed_visual(batch.visual))
@@ -194,7 +194,7 @@ class Method(CoTaught):
     def _trusted(
         self, sim_BB: Tensor, again: Sequence[Tensor], mask_BB: Tensor, p_B: Tensor, judged: bool
     ) -> dict[str, Tensor]:
-        """What is learned of pairs as they are given; `again` is either end of them compared between the passes."""
+        """The losses of pairs as given; `again` holds the similarities of each side between the two passes."""
         c = self.config
         if not judged:
             parts = [symmetric_cross_entropy(x_BB, c.temperature, mask_BB, p_B) for x_BB in (sim_BB, *again)]
@@ -214,7 +214,7 @@ class Method(CoTaught):
         ends: tuple[Tensor, Tensor],
         near: tuple[Tensor, Tensor],
     ) -> Tensor:
-        """The loss of noisy pairs, mean over them; `near` are their prototypes, a text and a picture each (C, D)."""
+        """Mean loss of the noisy pairs; `near` are their prototypes, a text and a picture for each (C, D)."""
         c, (v_BD, t_BD), (text_CD, picture_CD) = self.config, ends, near
         if c.correction == "pair":
             inner_BB = mask_BB[noisy_B][:, noisy_B]
@@ -231,9 +231,9 @@ class Method(CoTaught):
 
 
 def sure(p_B: Tensor, threshold: float) -> Tensor:
-    """Which pairs are at least as probable as the clean pairs of the batch are on average."""
+    """Mask of the clean pairs that are at least as probable as the batch's clean pairs on average."""
     clean_B = p_B > threshold
-    return clean_B & (p_B >= p_B[clean_B].double().mean())  # exact: in float32 equal ones can lie below their mean
+    return clean_B & (p_B >= p_B[clean_B].double().mean())  # in float32 equal values can lie below their mean
 
 
 def cosines(one_CD: Tensor, two_KD: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Symmetric softmax cross-entropy (InfoNCE, CLIP's loss) on V-S and V-T.
 
-Not in the papers' tables, but what a user would pick instead, so every comparison holds it. With `judge=oracle`
+Not in the papers' tables, but what a user would pick instead, so every comparison includes it. With `judge=oracle`
 the truly mismatched pairs are left out: the ceiling that a noise-robust method can aim at.
 """
 
@@ -42,7 +42,7 @@ class Method(base.Method):
         """The current temperature."""
         if self.log_scale is None:
             return self.config.temperature
-        with torch.no_grad():  # clamping the value itself would leave no gradient to come back by
+        with torch.no_grad():  # clamped in the graph, a value above the limit would have no gradient to return by
             self.log_scale.clamp_(max=math.log(100.0))
         return (-self.log_scale).exp()
 

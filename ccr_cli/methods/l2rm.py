@@ -1,8 +1,8 @@
-"""Noisy pairs are matched anew by partial optimal transport (L2RM).
+"""Noisy pairs are rematched by partial optimal transport (L2RM).
 
 Han et al., "Learning to Rematch Mismatched Pairs for Robust Cross-Modal Retrieval", CVPR 2024, arXiv 2403.05105. The
-equations are those of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights.
-Its judge is `beta`; what else differs is in docs/methods/l2rm.md.
+equations are those of the authors' code, which has one language; here V-S and V-T are both learned, with equal weights.
+The default judge is `beta`; docs/methods/l2rm.md lists the other differences.
 
 Shape suffixes: B triplets in a batch, C some of them.
 """
@@ -30,11 +30,11 @@ class Config(base.Config):
     threshold: Share = 0.5
     """Probability above which a pair is clean."""
     mass: Share = 0.1
-    """Share of the noisy pairs that is matched anew; 0: noisy pairs are left out."""
+    """Share of the noisy pairs that is rematched; 0: noisy pairs are left out."""
     regularization: Annotated[float, Range(">= 0.005", 0.005)] = 0.07
     """Weight of the plan's entropy; the code has 0.01 for Flickr30K."""
     temperature: Positive = 0.05
-    """Temperature of the softmax, of the warm-up and of new matches."""
+    """Temperature of the softmax in the warm-up and in rematching."""
     judge: str = "beta"
 
 
@@ -52,7 +52,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(base.Method):
-    """The hardest negatives of clean pairs, and new matches among noisy ones."""
+    """The hinge of clean pairs, and new matches among noisy ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,
@@ -62,7 +62,7 @@ class Method(base.Method):
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """SCE in the warm-up, then the hinge of clean pairs and the new matches of noisy ones, of V-S and V-T."""
+        """SCE in the warm-up, then the hinge of clean pairs and the new matches of noisy ones, for V-S and V-T."""
         sim = base.views(self, batch)
         p = base.clean_probabilities(self, batch, sim)
         terms: dict[str, Tensor] = {}
@@ -72,7 +72,7 @@ class Method(base.Method):
         return terms
 
     def _parts(self, sim_BB: Tensor, mask_BB: Tensor, p_B: Tensor, judged: bool) -> dict[str, Tensor]:
-        """The loss of one view; clean and noisy pairs are rivals among themselves only, as in the code's batches."""
+        """The losses of one view; clean and noisy pairs are no rivals of each other, as in the batches of the code."""
         c = self.config
         if not judged:
             return {"warmup": symmetric_cross_entropy(sim_BB, c.temperature, mask_BB, p_B)}

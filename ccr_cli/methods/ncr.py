@@ -1,8 +1,8 @@
 """Co-teaching with soft margins: two models split the pairs for each other (NCR).
 
 Huang et al., "Learning with Noisy Correspondence for Cross-modal Matching" (NCR), NeurIPS 2021. The equations are those
-of the authors' code. It knows one language: here V-S and V-T are both learned, with equal weights. Its judge is
-`hinge`; what else differs is in docs/methods/ncr.md.
+of the authors' code, which has one language; here V-S and V-T are both learned, with equal weights. The default judge
+is `hinge`; docs/methods/ncr.md lists the other differences.
 
 Shape suffixes: B triplets in a batch, C some of them, M models.
 """
@@ -47,7 +47,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(CoTaught):
-    """The hardest negatives at a margin that follows the label: certain for clean pairs, predicted for noisy ones."""
+    """Hinges with a margin from the label: refined by belief for clean pairs, predicted for noisy ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,
@@ -57,15 +57,15 @@ class Method(CoTaught):
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """Sums over the pairs and over both models, of V-S and V-T."""
+        """Hinges summed over the pairs and both models, for V-S and V-T."""
         return self.learned(batch, self._parts)
 
     def _parts(
         self, sim_BB: Tensor, mask_BB: Tensor, p_MB: Sequence[Tensor], guess: Sequence[Tensor], model: int
     ) -> dict[str, Tensor]:
-        """The loss of one view of one model; `guess` is that view by either model, empty in the warm-up.
+        """The losses of one view of one model; `guess` holds each model's similarities, none in the warm-up.
 
-        Clean and noisy pairs are rivals among themselves only, as in the batches of the code.
+        Clean and noisy pairs are no rivals of each other, as in the batches of the code.
         """
         c, p_B = self.config, p_MB[model]
         if not guess:
@@ -79,6 +79,6 @@ class Method(CoTaught):
         return parts
 
     def _hinge(self, sim_BB: Tensor, mask_BB: Tensor, member_B: Tensor, label_C: Tensor) -> Tensor:
-        """The hardest negatives among some pairs, at the margin of the positive's label."""
+        """Hinge with the hardest negative among some pairs, at the margin of the pair's label."""
         margin_C = label_margin(label_C, self.config.margin)
         return triplet(*among(member_B, sim_BB, mask_BB), margin=margin_C, reduction="sum")

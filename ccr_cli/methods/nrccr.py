@@ -3,9 +3,9 @@
 Wang et al., "Cross-Lingual Cross-Modal Retrieval with Noise-Robust Learning", ACM MM 2022, doi
 10.1145/3503161.3548003. The basic model (triplets on V-S and V-T) with a Transformer block over the tokens of either
 language and one over frames. A teacher, the cross-attention of English over translated tokens, guides the translated
-captions; back-translations and a language discriminator keep the text space in order.
+captions; back-translations and a language discriminator regularise the text space.
 
-Choices where the paper is silent or wrong are documented at the place, and in docs/methods/nrccr.md.
+Choices where the paper is silent or wrong are documented in the code and in docs/methods/nrccr.md.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ class Config(base.Config):
     margin: NotNegative = 0.2
     """Margin of the hinges, in units of cosine similarity."""
     alpha: NotNegative = 0.6
-    """Weight of V-T beside V-S in L_tri."""
+    """Weight of V-T relative to V-S in L_tri."""
     reduction: Literal["sum", "mean"] = "sum"
     """Reduction of L_tri and L_cyc over the batch; the weights below are for `sum`, as in the reference code."""
     similarity_weight: NotNegative = 0.4
@@ -56,13 +56,13 @@ class Config(base.Config):
     teacher_residual: Residual = "read"
     """Residual of the teacher's attention: `read` adds the tokens attended to; `none` as eq. (6) is printed."""
     feature_distance: Literal["l1", "smooth"] = "l1"
-    """`l1`, eq. (9), or the reference code's smooth L1."""
+    """Distance of L_feat: `l1`, eq. (9), or `smooth`, the reference code's smooth L1."""
     heads: Count = 8
     """Heads of both Transformer blocks."""
     block_dropout: Dropped = 0.3
     """Dropout in both blocks."""
     frame_block: bool = True
-    """Use a Transformer block over an item's frames if there are several; false: use `visual`."""
+    """Use a Transformer block over the frames of an item that has several; false: use `visual`."""
     lr: float = 3e-4
 
     def __post_init__(self) -> None:
@@ -73,7 +73,7 @@ class Config(base.Config):
             raise ValueError(f"heads must divide dim, and {self.heads} does not divide {self.dim}")
 
     def unaligned(self) -> str:
-        """It trains a block over the tokens."""
+        """It trains a Transformer block over the tokens."""
         return "nrccr trains a text side of its own over the tokens"
 
     def needs(self) -> frozenset[base.Need]:
@@ -83,7 +83,7 @@ class Config(base.Config):
 
 
 class Method(base.Method):
-    """The basic model with token and frame blocks, and the four terms that withstand noise."""
+    """The basic model with token and frame blocks, and the four noise-robust terms."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": {
@@ -122,7 +122,7 @@ class Method(base.Method):
     def embed_visual(self, visual: Frames) -> Tensor:
         """Eq. (1), (4): the block over the frames that exist, their mean, g_v; unit vectors (V, D).
 
-        The embedding of an item of one frame is its projection, as in the paper for images.
+        The embedding of an item with one frame is its projection, as for images in the paper.
         """
         if self.frame_encoder is None:
             return super().embed_visual(visual)
@@ -194,14 +194,14 @@ class Method(base.Method):
 
     @torch.no_grad()
     def attention(self, source: Tokens, target: Tokens) -> Tensor:
-        """Figure 3: the attention of each source token to each translated token, the mean over heads (B, L, M)."""
+        """Figure 3: attention of each source token to each translated token, mean over heads (B, L, M)."""
         return self.token_encoder.attention(*self._tokens(source), *self._tokens(target))
 
     @torch.no_grad()
     def _teacher(self, x_BLD: Tensor, there_BL: Tensor) -> Tensor:
         """Eq. (6): English tokens attend to translated ones; pooled and mapped by g_t; unit vectors (B, D).
 
-        The teacher is not trained: it runs in evaluation mode, without dropout and with the running statistics.
+        The teacher is not trained: it runs in evaluation mode, without dropout and with running batch statistics.
         """
         (s_BLD, t_BLD), (s_BL, t_BL) = x_BLD.chunk(2), there_BL.chunk(2)
         self.token_encoder.eval()

@@ -1,6 +1,6 @@
-"""A pretrained dual encoder as it is: its text side, and features as pictures.
+"""A pretrained dual encoder without training: its text encoder and its visual features.
 
-Nothing is trained: the model that made the features is asked what it finds in each language (zero-shot).
+It measures the zero-shot retrieval of the model that made the features, in each language.
 """
 
 from dataclasses import dataclass
@@ -16,9 +16,9 @@ class Config(base.Config):
     """Options of `pretrained`."""
 
     epochs: Whole = 0
-    """None: nothing is trained."""
+    """Always 0: nothing is trained."""
     head: Head = "identity"
-    """None: the features are in the space of the texts."""
+    """Always `identity`: the features are in the space of the texts."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,5 +38,5 @@ class Method(base.Method):
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """None."""
+        """No losses: nothing is trained."""
         return {}

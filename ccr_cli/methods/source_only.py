@@ -1,7 +1,7 @@
 """InfoNCE on pictures and source captions alone, without translations.
 
-The baseline beneath all others: what queries in the target language find with no training in it, and, with
-`ccr evaluate --translate-test`, what an English model finds with translated queries.
+The lowest baseline: how well target-language queries retrieve without training in that language and, with
+`ccr evaluate --translate-test`, how well an English model retrieves with translated queries.
 """
 
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Method(base.Method):
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
         """InfoNCE of V-S."""
         s_BD = batch.whole(self.embed_text(batch.source))
-        # the source captions stand in the place of the translations too: a judge of V-S looks at nothing else
+        # the source captions also stand in for the translations: only the belief in V-S is used
         v_BD = batch.whole(self.embed_visual(batch.visual))
         sim = base.compare(v_BD, torch.cat([s_BD, s_BD]), batch.item_B)
         p = base.clean_probabilities(self, batch, sim)

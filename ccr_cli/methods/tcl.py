@@ -2,11 +2,11 @@
 
 Qin et al., "Trustworthy Visual-Textual Retrieval", IEEE TIP 2025, doi 10.1109/TIP.2025.3587575. One model learns
 from visual queries (rows), the other from textual ones (columns); each has a visual head and a text encoder of its
-own. The paper knows one language: here V-S and V-T are both learned, with equal weights.
+own. The paper has one language; here V-S and V-T are both learned, with equal weights.
 
-The paper's Algorithm 1 minimises L_u, then T_max times L_c, with one Adam for both. The trainer minimises one sum a
-batch: L_u + T_max L_c. With moments shared, the 1 + T_max small steps go along the mean of these gradients, so the
-sum leaves out only that L_c is computed anew after each of them (docs/methods/tcl.md has the comparison).
+The paper's Algorithm 1 minimises L_u, then T_max times L_c, with one Adam for both. ccr minimises one sum per batch,
+L_u + T_max L_c. With shared moments, the 1 + T_max small steps follow the mean of these gradients, so the sum differs
+only in that L_c is not recomputed after each of them (docs/methods/tcl.md has the comparison).
 """
 
 from dataclasses import dataclass
@@ -30,16 +30,16 @@ class Config(base.Config):
     evidence: trust.Form = "exp"
     """g of eq. (3): `exp` (the reference code's), `relu` or `softplus`."""
     kl_rate: NotNegative = 0.0005
-    """The weight of the KL, eq. (10), is this times the epoch, at most 1; 0 drops the KL. The paper's 0.005 hurts
-    retrieval much when training from scratch."""
+    """Increase per epoch of the weight of the KL, eq. (10), up to 1; 0 drops the KL. The paper's 0.005 greatly worsens
+    retrieval when training from scratch."""
     consistency_weight: NotNegative = 3.0
     """Weight of L_c, eq. (13), in place of T_max of Algorithm 1; 0 drops it."""
     consistency_from: int = 1
     """First epoch of L_c; the reference code's is 2."""
     alpha: NotNegative = 1.0
-    """Weight of V-T beside V-S."""
+    """Weight of V-T relative to V-S."""
     candidates: Whole = 2
-    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
+    """Number of most similar candidates that determine a query's uncertainty; 0: the whole gallery."""
 
 
 _PAPER: dict[str, object] = {
@@ -54,7 +54,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(base.EvidentialMethod, base.JointMethod):
-    """Uncertainty-aware learning of either direction, and a consistency module between the two models."""
+    """Uncertainty-aware learning in each direction, and a consistency loss between the two models."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": {**_PAPER, **equal_rates(5e-4)},

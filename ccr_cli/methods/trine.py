@@ -1,10 +1,10 @@
 """ccr's own: contrast on all three sides, weighted by the judge `triangle`.
 
-The method of this toolkit, for pairs of which some are wrong and nobody knows which or in what way. Every side of a
-triplet, V-S, V-T and S-T, is learned by InfoNCE, weighted by the probability that this side matches; the judge
-`triangle` gives it from the three similarities together and from the other captions of the item. A wrong translation
-then teaches nothing about the picture, while its source caption goes on teaching; a picture that is wrong together
-with its captions leaves these two to teach each other. Which of it pays, and what did not, is in docs/methods/trine.md.
+For data in which some pairs are wrong, and nobody knows which or in what way. Every side of a triplet, V-S, V-T and
+S-T, is learned by InfoNCE, weighted by the probability that the side matches; the judge `triangle` derives it from all
+three similarities and from the other captions of the item. A wrong translation then teaches nothing about the picture,
+but its source caption still does; if the picture does not match its captions, these still teach each other.
+docs/methods/trine.md says which parts help, and what did not.
 
 Shape suffixes: B triplets, Q queries, G gallery, K most similar items.
 """
@@ -34,14 +34,14 @@ class Config(base.Config):
     temperature: Positive = 0.1
     """Temperature of the softmax."""
     visual_weight: NotNegative = 1.0
-    """Weight of V-T beside V-S."""
+    """Weight of V-T relative to V-S."""
     cross_lingual_weight: NotNegative = 0.5
     """Weight of S-T."""
     judge: str = "triangle"
 
 
 class Method(base.JointMethod):
-    """InfoNCE on three sides, weighted by belief; a calibrated confidence for every query."""
+    """InfoNCE on three sides, weighted by the judge; a calibrated confidence for every query."""
 
     config: Config
 
@@ -55,7 +55,7 @@ class Method(base.JointMethod):
         return [self.encoder, *(cast(DualEncoder, other) for other in self.others)]
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """InfoNCE of every side with a weight, summed over the models; they share one belief."""
+        """InfoNCE of each side whose weight is not 0, summed over the models, which share one belief."""
         c = self.config
         sims = [base.views(encoder, batch) for encoder in self.encoders()]
         vs, vt, st = (torch.stack([getattr(sim, side) for sim in sims]).mean(0) for side in ("VS", "VT", "ST"))
@@ -68,7 +68,7 @@ class Method(base.JointMethod):
         return terms
 
     def calibrate(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Fits the confidence to the selecting validation queries."""
+        """Fits the confidence to the validation queries that select the checkpoint."""
         self.confidence.fit(top_QK, right_Q)
 
     def uncertainty(self, sim_QG: Tensor) -> Tensor:
@@ -84,8 +84,8 @@ class Method(base.JointMethod):
 class Confidence(nn.Module):
     """Probability that the first hit is right, from its similarity and its lead over the second (Platt scaling).
 
-    It is calibrated on queries whose answer is known. Platt, "Probabilistic outputs for support vector machines", 1999.
-    Until it is fitted, it knows nothing and says one half.
+    Calibrated on queries whose answer is known (Platt, "Probabilistic outputs for support vector machines", 1999).
+    Before it is fitted, it is one half for every query.
     """
 
     def __init__(self) -> None:
@@ -93,20 +93,20 @@ class Confidence(nn.Module):
         self.coefficients = nn.Buffer(torch.zeros(3, dtype=torch.float64))  # of similarity, lead, and the constant
 
     def forward(self, top_QK: Tensor) -> Tensor:
-        """Returns the probability (Q,), from similarities in descending order; a lone item leads over -1."""
+        """Returns the probability (Q,), from similarities in descending order; a lone item's lead is over -1."""
         return torch.sigmoid(self._inputs(top_QK) @ self.coefficients).to(top_QK.dtype)
 
     def fit(self, top_QK: Tensor, right_Q: Tensor) -> None:
-        """Fits the coefficients by logistic regression; where all queries agree they stay unchanged.
+        """Fits the coefficients by logistic regression; if all hits are right, or all wrong, they stay unchanged.
 
-        `top_QK` are similarities of the most similar items, descending, K >= 1; `right_Q` whether the first is right.
+        `top_QK` are similarities of the most similar items, descending, K >= 1; `right_Q`: whether the first is right.
         """
         y_Q = right_Q.cpu().numpy()
         if len(np.unique(y_Q)) < 2:
             return
         x_Q2 = self._inputs(top_QK)[:, :2].cpu().numpy()
-        # a greater similarity or lead never makes a hit less sure: an input that says so is left out. Where both
-        # together say so, the best fit has one of them, or none; its constant is then the hit rate's
+        # a greater similarity or lead must not lower the probability: if the full fit has a negative slope, the best
+        # fit without one replaces it, on one input or none (its constant then gives the hit rate)
         fits = [_fitted(x_Q2, y_Q, inputs) for inputs in ([0, 1], [0], [1], [])]
         if (fits[0][:2] < 0).any():
             fits = [fit for fit in fits[1:] if (fit[:2] >= 0).all()]

@@ -5,9 +5,9 @@ Liu et al., "UML", Sci China Inf Sci 69(3):132107, 2026, doi 10.1007/s11432-024-
 As printed (`--preset paper`) the method does not train: eq. (1) keeps tau inside tanh, where the gradient
 vanishes, and eq. (4) calls most pairs noisy before in-batch retrieval is accurate, so that eq. (18) drives
 clean pairs apart. The default keeps the paper's terms and differs in named options (docs/methods/uml.md has the
-measurements): `evidence=scaled`, `phi=0`, a smaller `beta`, a warm-up in which all labels are 1, a judge fitted on
-an epoch's S-T similarities instead of eq. (4), rows called noisy are weighted down instead of getting a zero target,
-uncertainty over the most similar candidates, and an InfoNCE anchor that pulls (V-S, V-T, S-T), our addition.
+measurements): `evidence=scaled`, `phi=0`, a smaller `beta`, a warm-up in which all labels are 1, the judge
+`triangle`, fitted once per epoch, instead of eq. (4), noisy rows weighted down instead of given a zero target,
+uncertainty over the most similar candidates, and an InfoNCE anchor on V-S, V-T and S-T, our addition.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Config(base.Config):
     evidential_weight: NotNegative = 1.0
     """Weight of L_u, eq. (11)."""
     phi: NotNegative = 0.0
-    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0 L_u alone makes all
-    similarities equal, unless an anchor separates them."""
+    """Weight of the log-determinant of the Fisher information, eq. (6); the paper's is 0.01. With 0, L_u
+    makes all similarities equal unless an anchor separates them."""
     gamma: Share = 0.2
     """Smallest weight of the V-S view, eq. (11)."""
     schedule: NotNegative = 4.0
@@ -46,19 +46,19 @@ class Config(base.Config):
     consistency_weight: NotNegative = 1.0
     """Weight of L_c, eq. (14), in adaptive mutual learning."""
     disentangle_weight: NotNegative = 1.0
-    """Weight of L_n, eq. (18), in adaptive mutual learning; after the warm-up, by the probability of a noisy pair."""
+    """Weight of L_n, eq. (18), in adaptive mutual learning; used after the warm-up, times the probability of noise."""
     detach_observation: bool = True
-    """No gradient through q_v2s in L_n (variational self-distillation, the paper's reference 33)."""
+    """No gradient through q_v2s and q_s2v in L_n (variational self-distillation, the paper's reference 33)."""
     noisy_target: Literal["weight", "zero"] = "weight"
-    """Noisy rows: weight their loss, or give them the target 0 (the paper's reading)."""
+    """Treatment of noisy rows: `weight` their loss, or give them the target `zero` (the paper)."""
     anchor_weight: NotNegative = 1.0
-    """Weight of an InfoNCE anchor on V-S and (by the judge's probability) V-T; 0 is the paper."""
+    """Weight of an InfoNCE anchor on V-S and V-T, weighted by the judge; 0 as in the paper."""
     anchor_temperature: Positive = 0.07
     """Temperature of the anchor."""
     cross_lingual_weight: NotNegative = 0.5
-    """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 is the paper."""
+    """Weight of InfoNCE on S-T, part of the anchor, weighted by the judge; 0 as in the paper."""
     candidates: Whole = 2
-    """Most similar candidates that decide the uncertainty of a query; 0: the whole gallery."""
+    """Number of most similar candidates that determine a query's uncertainty; 0: the whole gallery."""
     judge: str = "triangle"
 
     def __post_init__(self) -> None:
@@ -136,5 +136,5 @@ class Method(base.EvidentialMethod):
         return terms
 
     def evidence(self, sim: Tensor) -> Tensor:
-        """Eq. (1), in the trained form."""
+        """Eq. (1), in the form that `evidence` sets."""
         return evidence(sim, self.config.tau, self.config.evidence)
