@@ -36,7 +36,7 @@ class Config(base.Config):
     hard_from: Share = 0.25
     """Share of the epochs after the warm-up before hard pairs (called clean by only one model) are learned."""
     noisy_from: Share = 0.375
-    """The same for noisy pairs (called clean by neither model); 1: never."""
+    """Share of the epochs after the warm-up before noisy pairs (called clean by neither) are learned; 1: never."""
     judge: str = "nce"
 
 

@@ -237,7 +237,7 @@ class _Pairs(NamedTuple):
 
 
 def _clean(p_B: Tensor, prior_B: Tensor) -> Tensor:
-    """C of eq. (2) as weights; `prior_B` if the judge leaves fewer than two pairs of the batch."""
+    """C of eq. (2) as weights, or `prior_B` if the judge leaves fewer than two pairs of the batch."""
     return torch.where((p_B > 0).sum() < 2, prior_B, p_B)
 
 

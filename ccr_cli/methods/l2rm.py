@@ -72,7 +72,7 @@ class Method(base.Method):
         return terms
 
     def _parts(self, sim_BB: Tensor, mask_BB: Tensor, p_B: Tensor, judged: bool) -> dict[str, Tensor]:
-        """The losses of one view; clean and noisy pairs are no rivals of each other, as in the batches of the code."""
+        """The losses of one view; clean and noisy pairs are not rivals of each other, as in the code's batches."""
         c = self.config
         if not judged:
             return {"warmup": symmetric_cross_entropy(sim_BB, c.temperature, mask_BB, p_B)}

@@ -65,7 +65,7 @@ class Method(CoTaught):
     ) -> dict[str, Tensor]:
         """The losses of one view of one model; `guess` holds each model's similarities, none in the warm-up.
 
-        Clean and noisy pairs are no rivals of each other, as in the batches of the code.
+        Clean and noisy pairs are not rivals of each other, as in the batches of the code.
         """
         c, p_B = self.config, p_MB[model]
         if not guess:
