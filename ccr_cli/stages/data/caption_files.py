@@ -33,7 +33,7 @@ from ccr_cli.stages.data.folder import absent_media, warn_of_absent_media
 from ccr_cli.stages.data.options import ImportOptions
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
-"""Formats of video collections. Elsewhere a file names the kind of an item, or the ending of its medium decides."""
+"""Formats of video collections. In other formats, a file states the kind of an item, or the media extension decides."""
 
 
 @dataclass(kw_only=True)
@@ -48,7 +48,7 @@ class OwnFiles(CollectionFiles):
         return self.own_request
 
     def assembly(self, lenient: bool) -> Assembly:
-        """What reads the files."""
+        """Returns the assembly that reads the files."""
         return OwnAssembly(self.variant, self.place, self.rules)
 
     def media_root(self, items: pd.DataFrame) -> Path:
@@ -57,10 +57,10 @@ class OwnFiles(CollectionFiles):
 
 
 def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOptions) -> base.Artifact:
-    """Makes a dataset artifact of caption files; UsageError if something is missing or contradictory.
+    """Imports caption files as a dataset artifact; UsageError if something is missing or contradictory.
 
-    A split, a language or both may stand before a path: `train=`, `de=`, `train.de=`. Without `options.form`, the name
-    or the content of a file tells its format, and the captions are tidied (`OwnRules`).
+    A path may have a prefix with its split, its language or both: `train=`, `de=`, `train.de=`. Without `options.form`,
+    the format is inferred from the name or content of a file, and the captions are tidied (`OwnRules`).
     """
     forms = dict.fromkeys([options.form] if options.form else [form_of(Path(parse_source(text)[2])) for text in paths])
     if len(forms) > 1:
@@ -75,7 +75,7 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
         raise UsageError(f"--ids belongs to files of sentences; the format {form} has the ids of its captions itself")
     sources = [_source(form, text, options, lists, typed) for text in paths]
     seed = _seed(form, sources, seed, lists)
-    captions = [spec if seed is None else replace(spec, split="train") for spec, _ in sources]  # until it is divided
+    captions = [spec if seed is None else replace(spec, split="train") for spec, _ in sources]  # until divided
     specs = [FileSpec(path=path, role="splits", split=split) for split, path in lists.items()]
     specs += [FileSpec(path=str(ids), role="ids")] if ids is not None else []
     files = examine([spec for spec in [*specs, *captions] if spec.format != "folder"], Path())
@@ -119,16 +119,16 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
 
 
 _FLAGS = {"source_lang": "--lang", "media": "--media", "split": "--split", "options": "--set", "tidy": "--format"}
-"""The option behind an entry of a request."""
+"""The command-line option behind each entry of a request."""
 _MOST_STALE = 10
-"""Most artifacts that are listed."""
+"""Maximum number of artifacts to list."""
 
 
 def _in_words(error: OtherRequestError, place: Path, files: Sequence[CheckedFile]) -> ArtifactError:
-    """Says which file or option is another than when the data set at a place was imported."""
+    """Returns an error that says which files or options differ from the earlier import at a place."""
     try:
         entries = tomllib.loads((place / "manifest.toml").read_text(encoding="utf-8")).get("files", [])
-    except OSError:  # it is unfinished
+    except OSError:  # the earlier import is unfinished
         return error
     before = {entry["path"]: entry["sha256"] for entry in entries}
     now = {file.path.name: file.sha256 for file in files if file.path is not None}
@@ -142,7 +142,7 @@ def _in_words(error: OtherRequestError, place: Path, files: Sequence[CheckedFile
 
 
 def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
-    """Lists the artifacts that were made, directly or not, from another state of a data set."""
+    """Warns of the artifacts that were made, directly or indirectly, from an earlier state of a data set."""
     made = []
     for kind, path in workspace.places():
         with suppress(ArtifactError):
@@ -159,7 +159,7 @@ def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
 
 
 def _request(spec: FileSpec, sha256: str, typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The entry of a file of captions in the request: with the options that the user has not set for all files."""
+    """Returns a caption file's entry in the request, with the options that `typed` does not set for all files."""
     entry = {"sha256": sha256, "role": "captions", "split": spec.split, "lang": spec.lang}
     types = options_of(spec.format)
     further = {key: value for key, value in spec.options.items() if key not in typed and "Path" not in types[key]}
@@ -169,9 +169,9 @@ def _request(spec: FileSpec, sha256: str, typed: Mapping[str, Any]) -> dict[str,
 def _source(
     form: str, text: str, options: ImportOptions, lists: Mapping[str, str], typed: Mapping[str, Any]
 ) -> tuple[FileSpec, Layout]:
-    """Looks at a file of captions, and says what was guessed; UsageError if its ids are unknown.
+    """Inspects a caption file and reports what was guessed; UsageError if its ids are unknown.
 
-    The language is empty if the file itself names the languages.
+    The returned language is empty if the file itself names the languages.
     """
     split, lang, path = parse_source(text)
     if not Path(path).exists():
@@ -199,7 +199,7 @@ def _source(
 def _seed(
     form: str, sources: Sequence[tuple[FileSpec, Layout]], seed: int | None, lists: Mapping[str, str]
 ) -> int | None:
-    """Returns the seed with which to divide the items, None if the splits are named."""
+    """Returns the seed for dividing the items into splits; None if the splits are named."""
     if seed is not None or lists:
         return seed
     unknown = [spec.path for spec, layout in sources if not spec.split and not layout.facts.splits]
@@ -214,7 +214,7 @@ def _seed(
 
 
 def _digest(folder: Path) -> str:
-    """Returns the digest of a folder of pictures: of the caption files by content, of the others by name."""
+    """Returns the digest of a folder of pictures: caption files count by content, pictures by name."""
     found = captioned(folder)
     lines = [f"{path.as_posix()}\n" for path in found.captions]
     for path, _ in sorted({file for files in found.captions.values() for file in files}):
@@ -236,7 +236,7 @@ def _summarise(data: dataset.Dataset) -> None:
 
 
 def parse_source(text: str) -> tuple[str, str, str]:
-    """Splits `train.de=FILE` into split, language and path; the name of an existing file is only a path."""
+    """Splits `train.de=FILE` into split, language and path; if `text` names an existing file, it is the path."""
     before, equals, path = text.partition("=")
     parts = before.split(".")
     split = SPLIT_NAMES.get(parts[0].lower(), "")
@@ -247,7 +247,7 @@ def parse_source(text: str) -> tuple[str, str, str]:
 
 
 def _splits(texts: Sequence[str]) -> tuple[dict[str, str], int | None]:
-    """Reads --split: the list of each split (`train=IDS`), or the seed of `auto` or `auto:SEED`."""
+    """Parses --split: the id list of each split (`train=IDS`), or the seed of `auto` or `auto:SEED`."""
     lists: dict[str, str] = {}
     for text in texts:
         name, equals, path = text.partition("=")
@@ -266,7 +266,7 @@ def _splits(texts: Sequence[str]) -> tuple[dict[str, str], int | None]:
 
 
 def _options(form: str, texts: Mapping[str, str]) -> dict[str, Any]:
-    """Reads the options of a format into their types; OptionsAsked for `help`."""
+    """Parses the options of a format into their types; raises OptionsAsked for `help`."""
     known = {key: annotation for key, annotation in options_of(form).items() if "Path" not in annotation}
     if "help" in texts:
         parameters, doc = inspect.signature(reader(form)).parameters, inspect.getdoc(reader(form)) or ""

@@ -27,7 +27,7 @@ _KNOWN = {
 
 
 def listing(workspace: Workspace) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Returns columns and rows of bundled data sets, collections with their variants, and what else was imported."""
+    """Lists bundled data sets, collections with their variants and other imported data sets, as columns and rows."""
     imported = {a.name: a for a in workspace.artifacts("dataset")}
 
     def state(name: str, otherwise: str) -> str:
@@ -91,7 +91,7 @@ def card(workspace: Workspace, source: str) -> Rows:
 
 
 def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
-    """Checks the files and the content of a collection without importing it: a row per file and number; problems."""
+    """Checks a collection without importing it; returns a row per file and per count, and the problems."""
     source = find_files(variant, root)
     rows: Rows = []
     for file in source.files:
@@ -151,7 +151,7 @@ def _manifest_card(variant: Variant) -> Rows:
 
 
 def _evidence_text(evidence: Mapping[str, str]) -> str:
-    """The source of each fact, in a line."""
+    """Formats the source of each fact on one line."""
     return ", ".join(f"{fact} {'from memory' if by == 'memory' else by}" for fact, by in evidence.items())
 
 
@@ -162,7 +162,7 @@ def _protocol_rows(protocols: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def _file_text(spec: FileSpec) -> str:
-    """A file in a line: path, content, and what the manifest knows of it."""
+    """Describes a file on one line: path, content, and what the manifest records of it."""
     holds = " ".join(filter(None, (spec.role, spec.split, spec.lang or spec.engine)))
     known = [f"{spec.lines:,} lines"] if spec.lines is not None else []
     known += ["hash"] if spec.sha256 else []

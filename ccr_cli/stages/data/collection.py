@@ -25,7 +25,7 @@ from ccr_cli.stages.shared.failures import failure, write_failures
 from ccr_cli.stages.shared.leaks import warn_of_overlap
 
 SHOWN = 10
-"""How many problems of a list are shown."""
+"""Maximum number of problems to show."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass
 class CollectionFiles:
-    """The files of a collection's variant below a folder, with what is wrong with them."""
+    """The files of a collection's variant in a folder, and the problems found in them."""
 
     variant: Variant
     root: Path
@@ -52,7 +52,7 @@ class CollectionFiles:
     problems: list[Problem] = field(default_factory=list)
 
     def place(self, path: str) -> Path | None:
-        """Where a file lies; None if it is missing."""
+        """Returns where a file is; None if it is missing."""
         return next((file.path for file in self.files if file.spec.path == path), None)
 
     def request(self, name: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class CollectionFiles:
         return {"name": name, "collection": self.variant.name, "manifest": digest, **sources}
 
     def assembly(self, lenient: bool) -> Assembly:
-        """What reads the files; `lenient` leaves out those that cannot be read."""
+        """Returns the assembly that reads the files; `lenient` leaves out files that cannot be read."""
         return Assembly(self.variant, self.place, lenient=lenient)
 
     def media_root(self, items: pd.DataFrame) -> Path:
@@ -74,7 +74,7 @@ class CollectionFiles:
         self.problems += [Problem(path, "UnreadableFile", why) for path, why in unread.items()]
 
     def refuse_problems(self) -> None:
-        """Refuses files that are not as the manifest says; the error tells how to get them."""
+        """Raises ArtifactError if there are problems; its hint says where the files are, or how to get them."""
         if not self.problems:
             return
         lines = [f"  {problem}" for problem in self.problems[:SHOWN]]
@@ -84,7 +84,7 @@ class CollectionFiles:
         raise ArtifactError("\n".join([head, *lines, *more]), hint=self._deeper_root() or hint)
 
     def _deeper_root(self) -> str:
-        """The hint to name a folder of the root instead, if most of the files lie there."""
+        """Returns a hint to name a subfolder of the root instead, if most of the files are there; else ""."""
         paths = [file.spec.path for file in self.files]
         here = sum(map(bool, locate(paths, self.root).values()))
         for folder in sorted(path for path in self.root.iterdir() if path.is_dir()):
@@ -100,7 +100,7 @@ class CollectionFiles:
         refused: Sequence[dict[str, Any]] = (),
         split_rule: str = "",
     ) -> int:
-        """Writes manifest and failures, among them those of `refused` captions; returns how many failures there are."""
+        """Writes manifest and failures, including those of `refused` captions; returns the number of failures."""
         variant, own = self.variant, self.variant.own
         facts = {key: value for key, value in variant.about.items() if key != "media"}
         if own:
@@ -140,7 +140,7 @@ class CollectionFiles:
         return len(failed) + len(refused)
 
     def warn_of_problems(self, data: dataset.Dataset, allow_partial: bool) -> None:
-        """Warns of what is wrong with an imported data set, also if it was there before; refuses a partial one."""
+        """Warns of problems in a data set, even one imported earlier; refuses a partial one without `allow_partial`."""
         partial = data.manifest.get("partial", [])
         if partial and not allow_partial:
             raise ArtifactError(f"{data.artifact.path} is partial: {partial[0]}", hint="import it with --allow-partial")
@@ -168,7 +168,7 @@ def find_files(variant: Variant, root: Path) -> CollectionFiles:
 
 
 def import_collection(workspace: Workspace, source: CollectionFiles, options: ImportOptions) -> base.Artifact:
-    """Makes the dataset artifact of a collection's files; ArtifactError if they are not what the manifest says."""
+    """Imports a collection as a dataset artifact; ArtifactError if its files differ from the manifest."""
     name = slug(options.name or source.variant.name)
     lenient = options.allow_partial
 
@@ -211,19 +211,19 @@ def import_collection(workspace: Workspace, source: CollectionFiles, options: Im
 
 
 def warn_of_kept_media_root(artifact: base.Artifact, media_root: Path) -> None:
-    """Warns if a data set that was imported before has another media root than the one named now."""
+    """Warns if a data set imported earlier keeps a media root other than the one named now."""
     recorded = dataset.media_root(artifact)
     if recorded != media_root.resolve():
         warn(f"{artifact.path} keeps its media root {recorded}; import with --force to change it")
 
 
 def expected_numbers(counts: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The counts of a manifest: `items in train` and so on."""
+    """Returns the counts of a manifest by name, such as `items in train`."""
     return {f"{what} in {key}": number for what, numbers in counts.items() for key, number in numbers.items()}
 
 
 def actual_numbers(variant: Variant, items: pd.DataFrame, captions: pd.DataFrame) -> dict[str, int]:
-    """The counts of the content, without the validation items that a hash took from the training items."""
+    """Counts the content; validation items that a hash took from the training items count as training items."""
     numbers = {f"items in {split}": int(n) for split, n in items["split"].value_counts(sort=False).items()}
     numbers |= {f"captions in {lang}": int(n) for lang, n in captions["lang"].value_counts(sort=False).items()}
     if variant.validation and "items in val" in numbers:

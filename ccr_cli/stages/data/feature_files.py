@@ -77,7 +77,7 @@ def preview(source: CollectionFiles) -> tuple[pd.DataFrame, pd.DataFrame] | None
 
 
 def _file(source: CollectionFiles) -> tuple[FileSpec, Path | None]:
-    """A collection's file of features and its path, None if it is missing."""
+    """Returns the spec of a collection's feature file, and its path, None if it is missing."""
     spec = next(spec for spec in source.variant.files if spec.role == "features")
     return spec, source.place(spec.path)
 
@@ -94,7 +94,7 @@ def _import(
     write_manifest: Callable[[Build, pd.DataFrame, pd.DataFrame, LabelledItems], int],
     force: bool,
 ) -> Artifacts:
-    """Makes dataset and features of a file, read once if both are made. `write_manifest` returns the failures."""
+    """Makes dataset and features of a file, read at most once; `write_manifest` returns the number of failures."""
     name, read, digest = str(request["name"]), cache(read), base.known_sha256(source)
 
     def write_dataset(site: Build) -> dict[str, int]:
@@ -130,7 +130,7 @@ def _import(
 
 
 def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Items and captions; if the file has no validation items, a hash takes some of the training items."""
+    """Returns items and captions; if the file has no validation items, a hash assigns some training items to them."""
     width = len(str(len(read.label_V)))
     ids = [f"{name}-{number:0{width}d}" for number in range(1, len(read.label_V) + 1)]
     split = read.split_V

@@ -23,7 +23,7 @@ from ccr_cli.stages.shared.failures import write_failures
 from ccr_cli.stages.shared.leaks import warn_of_overlap
 
 _MOST_MISSING = 10
-"""Most missing media that are listed."""
+"""Maximum number of missing media to list."""
 
 
 def import_folder(workspace: Workspace, source: str, options: ImportOptions = DEFAULTS) -> base.Artifact:
@@ -66,15 +66,15 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
 
 
 def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
-    """The media of items that do not exist below the media root, or lie outside of it."""
+    """Returns the media of items that do not exist below the media root, or lie outside it."""
     places = {name: dataset.media_path(root, name) for name in items["media"].dropna().unique() if name}
     return [root / name for name, place in places.items() if place is None or not place.is_file()]
 
 
 def warn_of_absent_media(missing: Sequence[Path], named: int = 0) -> None:
-    """Warns of missing media, and lists the first of them, each with the file whose name differs only in case.
+    """Warns of missing media and lists the first ones, each with any file whose name differs only in case.
 
-    If none of all that are `named` is there, the first one is enough.
+    If all the `named` media are missing, lists only one.
     """
     if not missing:
         return

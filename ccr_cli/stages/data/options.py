@@ -14,7 +14,7 @@ _OWN: dict[str, Any] = {"rich_help_panel": "Your own files", "show_default": Fal
 
 
 def parse_columns(values: Sequence[str]) -> Mapping[str, str] | Sequence[str]:
-    """Splits `--columns text=YOURS,media=YOURS`, or the names of a file without a header; UsageError for a mixture."""
+    """Parses --columns: `text=YOURS,media=YOURS`, or names in order if the file has no header; UsageError if mixed."""
     parts = [part.strip() for value in values for part in value.split(",")]
     if not any("=" in part for part in parts):
         return parts

@@ -1,7 +1,7 @@
-"""Pictures packed with their captions: Parquet with the pictures' bytes, tar files of webdataset, the hub's data sets.
+"""Import of pictures packed with their captions: Parquet files with image bytes, webdataset tar files, hub data sets.
 
-They are unpacked once, into a folder of the workspace with the pictures and their rows as JSON lines, which are then
-imported as any file of captions.
+A source is unpacked once, into a folder of the workspace with the pictures and a JSON Lines file of their rows, which
+is then imported like any other caption file.
 """
 
 import hashlib
@@ -33,36 +33,36 @@ from ccr_cli.hub import PROBE_SECONDS, in_time, refusal
 from ccr_cli.stages.data.caption_files import parse_source
 
 FOLDER = "unpacked"
-"""Folder of the workspace."""
+"""Folder of the workspace that holds the unpacked pictures."""
 ROWS = "captions.jsonl"
 TARS, HUB = "wds:", "hf:"
-"""What stands before a pattern of tar files, and before the name of a data set on the hub."""
+"""Prefixes of a pattern of tar files, and of the name of a data set on the hub."""
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _SHARD = re.compile(r"(.+?)-\d+-of-\d+")
-"""The name of one of several files: `train-00000-of-00002`."""
+"""Name of a shard: `train-00000-of-00002`."""
 _CONVERTED = "refs/convert/parquet"
-"""The revision of a data set that the hub has converted to Parquet itself."""
+"""Revision with the hub's own conversion of a data set to Parquet."""
 
 Write = Callable[[bytes, str], str]
 
 
 def is_packed(source: str) -> bool:
-    """Whether a source is a data set whose pictures are not files."""
+    """Whether a source packs its pictures into Parquet or tar files, or is a data set on the hub."""
     path = Path(parse_source(source)[2])
     of_file = path.is_file() and (path.suffix == ".tar" or (path.suffix == ".parquet" and bool(_pictures(path))))
     return source.startswith((TARS, HUB)) or of_file
 
 
 def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
-    """Unpacks sources, unless they are unpacked already; a split, a language or both may stand before a Parquet file.
+    """Unpacks sources that are not unpacked yet; a file may have a prefix with its split, its language or both.
 
     Returns:
-        A name for the data set, and the file of rows, which lies beside the pictures.
+        A name for the data set, and the file of rows, in the folder of the pictures.
 
     Raises:
         ArtifactError: If a file is missing, damaged, or holds no pictures.
         UnavailableError: If the hub has no such data set, or cannot be reached.
-        UsageError: If a source is not named as it should be, the hub's data set has several parts, or in a dry run.
+        UsageError: If the sources are invalid, the hub's data set has several parts, or a dry run would have to unpack.
     """
     if len(sources) > 1 and any(source.startswith((TARS, HUB)) for source in sources):
         several = "one pattern names several tars: ccr data import 'wds:data/train-{000..012}.tar'"
@@ -96,11 +96,11 @@ def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
 
 
 def _unpack(files: Sequence[Path], marks: Sequence[Mapping[str, str]], folder: Path) -> None:
-    """Writes the pictures of files, and at last their rows, each with what marks its file: split and language."""
+    """Writes the pictures of files and, last of all, their rows, each with the split and language of its file."""
     written: dict[str, str] = {}
 
     def write(content: bytes, name: str) -> str:
-        """Writes a picture under a name of its own; another one of the same name and content is the same."""
+        """Writes a picture and returns its unique name; pictures of the same name and content share a file."""
         plain = PurePosixPath(slug(PurePosixPath(name.replace("\\", "/")).name))
         ending = plain.suffix if is_media(plain.name) else f".{_format(content)}"
         digest = hashlib.sha256(content).hexdigest()
@@ -123,14 +123,14 @@ def _unpack(files: Sequence[Path], marks: Sequence[Mapping[str, str]], folder: P
 
 
 def _format(content: bytes) -> str:
-    """The usual ending of a picture of this content; ValueError if it is none."""
+    """Returns the usual file extension for a picture's content; ValueError if it is not a picture."""
     with suppress(Exception), Image.open(io.BytesIO(content)) as picture:
         return "jpg" if picture.format == "JPEG" else str(picture.format).lower()
     raise ValueError("is no picture")
 
 
 def _split(path: Path) -> str:
-    """The split that a file's name or its folder names: `train-00000-of-00002.parquet`, `validation/0000.parquet`."""
+    """Finds the split that a file or its folder names: `train-00000-of-00002.parquet`, `validation/0000.parquet`."""
     words = re.split(r"[^a-z]+", f"{path.parent.name} {path.stem}".lower())
     return next((word for word in reversed(words) if word in SPLIT_NAMES), "")
 
@@ -168,7 +168,7 @@ def _parquet_rows(path: Path, write: Write) -> Iterator[dict[str, Any]]:
 
 
 def _tars(pattern: str) -> list[Path]:
-    """The tar files of a pattern: `*` and `?`, and `{000..012}` for numbers."""
+    """Returns the tar files of a pattern with `*`, `?`, and `{000..012}` for a range of numbers."""
     if "://" in pattern or pattern.startswith("pipe:"):
         raise UsageError(f"{TARS}{pattern}: ccr reads tar files on this machine", hint="download them first")
     numbers = _RANGE.search(pattern)
@@ -183,7 +183,7 @@ def _tars(pattern: str) -> list[Path]:
 
 
 def _tar_rows(path: Path, write: Write) -> Iterator[dict[str, Any]]:
-    """Yields the samples of a tar file of webdataset: neighbouring files of one name up to its first dot."""
+    """Yields the samples of a webdataset tar file: adjacent files whose names agree up to the first dot."""
     try:
         with tarfile.open(refuse_special(path), "r|*") as tar:
             members = ((_key(member.name), member) for member in tar if member.isreg())
@@ -211,7 +211,7 @@ def _key(name: str) -> tuple[str, str]:
 
 
 def _part(path: Path, name: str, ending: str, content: bytes, write: Write) -> dict[str, Any]:
-    """What one file of a sample adds to its row."""
+    """Returns the columns that one file of a sample adds to its row."""
     try:
         if ending == "json":
             value = json.loads(content)

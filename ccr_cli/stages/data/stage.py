@@ -1,4 +1,4 @@
-"""What `ccr data import` does with its sources: find out what they are, and import them."""
+"""Stage of `ccr data import`: finds out what the sources are, and imports them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,10 +20,10 @@ from ccr_cli.stages.data.packed import is_packed, unpack
 
 
 def import_source(workspace: Workspace, sources: Sequence[str], options: ImportOptions) -> list[base.Artifact]:
-    """Imports caption files; or a bundled data set, a collection, a MATLAB file of features, or a folder.
+    """Imports caption files, a bundled data set, a collection, a MATLAB file of features, or a folder.
 
     Returns:
-        The dataset, and the features if the source consists of them.
+        The dataset, and the features artifact if the source holds features.
 
     Raises:
         UsageError: If the options do not fit the source.
@@ -93,7 +93,7 @@ def _is_own(source: str) -> bool:
 
 
 def find_variant(source: str) -> collections.Variant | None:
-    """Finds the collection of a name, or of the user's own manifest (`NAME.toml`); None if it is neither."""
+    """Finds the collection of a name or of the user's own manifest (`NAME.toml`); None if there is none."""
     if source in bundled_names():
         return None
     path = Path(source)
