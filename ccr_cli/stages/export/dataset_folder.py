@@ -1,7 +1,7 @@
 """Export of a data set: a folder that the library `datasets` loads, and that `ccr data import` reads again.
 
-A row per caption, in `data/SPLIT-*.parquet`, with its picture as the library stores pictures (`bytes` and `path`, and
-`Image` in the schema), its translations and the verdicts of a diagnosis. A picture is stored once for its captions.
+`data/SPLIT-*.parquet` has a row per caption, with its picture as the library stores pictures (`bytes` and `path`, and
+`Image` in the schema), its translations and the verdicts of diagnoses. Captions of one item share its stored picture.
 """
 
 import math
@@ -27,14 +27,14 @@ from ccr_cli.stages.shared.load_run import translations_of
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 """Names of the splits in files, as the library knows them."""
 SHARD_BYTES, GROUP_ROWS = 500 << 20, 100
-"""Bytes of pictures in a file, about, and rows that are written together."""
+"""Approximate bytes of pictures per file, and rows written at once."""
 _VERDICTS = {
     "verdict": "clean, noisy or not judged",
     "p_clean": "P(match) of picture, or of caption without a model, and translation",
     "place": "rank by suspicion, 1 the most suspicious",
     "flags": "what is plainly wrong with the translation",
 }
-"""Columns of a diagnosis, each with the language after it, such as `verdict_es`, and what they hold."""
+"""Columns of a diagnosis and what they hold; the language is appended to each name, such as `verdict_es`."""
 _COLUMNS = {
     "image": "the item's picture",
     "item_id": "the item, which several captions may share",
@@ -49,17 +49,17 @@ _COLUMNS = {
 _DTYPES = {pa.string(): "string", pa.int64(): "int64", pa.int32(): "int32", pa.float32(): "float32"}
 _IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _LICENCE = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-\d\.\d|mit|apache-2\.0|bsd-[23]-clause")
-"""Licences that the hub calls as the world does, but for case and spaces."""
+"""Licences whose usual name is also the hub's, except for case and spaces."""
 
 
 def export_dataset(inputs: Inputs, *, name: str | None = None, force: bool = False) -> base.Artifact:
     """Exports a data set, with the named diagnoses, and one translation into each language.
 
-    The translations are the named ones and those that were diagnosed, or else all of the workspace.
+    The translations are the named ones and those that were diagnosed, or else all in the workspace.
 
     Raises:
         ArtifactError: If several translations into a language fit, or the artifacts are of different data sets.
-        UsageError: If the captions are features, or two diagnoses judge the same language, or one nothing of these.
+        UsageError: If the captions are features, two diagnoses judge one language, or one judges none of the texts.
     """
     workspace = inputs.workspace
     judged = [a for a in inputs.named if a.kind == "diagnosis"]
@@ -148,7 +148,7 @@ def _write(
 def _with_verdicts(
     rows: pd.DataFrame, inputs: Inputs, made: base.Artifact, texts: dict[str, pd.Series]
 ) -> pd.DataFrame:
-    """The rows with the verdicts of a diagnosis on exactly their texts; pairs switched by synthetic noise have none."""
+    """Adds the verdicts of a diagnosis to rows with exactly its texts; pairs switched by synthetic noise get none."""
     pairs, _ = judged_pairs(inputs.workspace, made)
     pairs = pairs[pairs["slot_id"] == pairs["source_caption_id"]]
     used = 0
@@ -169,7 +169,7 @@ def _with_verdicts(
 
 
 def _schema(rows: pd.DataFrame, labels: Sequence[str]) -> pa.Schema:
-    """The columns of the files, with the types by which the library knows them."""
+    """Returns the columns of the files, with the library's types."""
     unused = {"split", "kind", *(["label"] if rows["label"].isna().all() else [])}
     kinds = {"image": _IMAGE, "label": pa.int64(), "p_clean": pa.float32(), "place": pa.int32()}
     names = ["image", *(str(name) for name in rows if name not in unused)]

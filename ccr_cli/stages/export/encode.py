@@ -33,7 +33,7 @@ Array = npt.NDArray[np.float32]
 
 
 class Encoder:
-    """Both sides of a model.
+    """The text and visual sides of a model.
 
     Args:
         folder: Where its files are; by default the folder of this file.
@@ -105,7 +105,7 @@ class Encoder:
             ids = tokenizer([text], truncation=True, max_length=source["max_tokens"])["input_ids"][0]
             padding = [tokenizer.pad_token_id] * (source.get("padded_to", 0) - len(ids))
             ids = padding + ids if tokenizer.padding_side == "left" else ids + padding
-            with torch.no_grad():  # all of them are attended to
+            with torch.no_grad():  # without a mask, so padding is attended to
                 yield model(torch.tensor([ids])).last_hidden_state[0].numpy()
 
 
@@ -193,7 +193,7 @@ def _gpo(layer: dict[str, Any], tensors: dict[str, Array], x_ND: Array) -> Array
 
 
 def _gru(tensors: dict[str, Array], name: str, x_NE: Array) -> Array:
-    """Returns the state after each row: Cho et al. (2014), its gates as torch has them."""
+    """Returns the state after each row: Cho et al. (2014), with the gates as in torch."""
     state_E, out = np.zeros(tensors[f"gru.weight_hh_{name}"].shape[1], np.float32), []
     for x_E in x_NE:
         inputs = np.split(tensors[f"gru.weight_ih_{name}"] @ x_E + tensors[f"gru.bias_ih_{name}"], 3)

@@ -24,7 +24,7 @@ Array = npt.NDArray[np.float32]
 
 
 class ImageEncoder:
-    """The encoders of pictures, one after the other.
+    """Encodes a picture with each encoder of `image.json`, and joins the features.
 
     Args:
         folder: The folder of `image.json`.
@@ -85,7 +85,7 @@ def _network(about: dict[str, Any], folder: Path, models: Mapping[str, str | Pat
     network = kind._from_config(transformers.AutoConfig.for_model(settings.pop("model_type"), **settings))
     state = load_file(folder / weights["file"])
     for name in {name for name, _ in network.named_children()} - {key.split(".")[0] for key in state}:
-        delattr(network, name)  # such as the side of the texts
+        delattr(network, name)  # such as the text side
     network.load_state_dict(state)
     return network.float().eval()
 

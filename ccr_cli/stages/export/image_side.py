@@ -49,7 +49,7 @@ class ImageNetwork:
 
 
 def image_networks(feats: base.Artifact, tower: VisualTower | None) -> list[ImageNetwork]:
-    """The encoders that made features, or the trained `tower` of a run; none, with a message, if they are not known."""
+    """Returns the encoders that made features, or a run's trained `tower`; none, with a message, if unknown."""
     if tower is not None:
         about = {"kind": "transformers", **tower.config(), "recipe": asdict(encoder_input(feats).recipe), "mean": False}
         return [ImageNetwork({**about, "weights": {"file": "image1.safetensors"}}, tower.model.state_dict())]
@@ -84,7 +84,7 @@ def write_networks(networks: list[ImageNetwork], folder: Path) -> None:
 
 
 def _standalone() -> str:
-    """The source of `encode_image.py` with that of all it imports from ccr."""
+    """Returns the source of `encode_image.py` together with that of everything it imports from ccr."""
     lines = inspect.getsource(encode_image).splitlines(keepends=True)
     kept = "".join(line for line in lines if not line.startswith("from ccr_cli"))
     own = "\n\n".join(inspect.getsource(part) for part in _OWN_SOURCES)

@@ -29,7 +29,7 @@ _LANGUAGE_TAG = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 
 @dataclass(frozen=True)
 class CardFacts:
-    """What a model card says of a run."""
+    """What a model card states about a run."""
 
     run: base.Artifact
     settings: Mapping[str, Any]
@@ -42,13 +42,13 @@ class CardFacts:
     langs: Sequence[str]
     """The source language first."""
     translations: Sequence[Mapping[str, Any]]
-    """Who translated the captions, one entry per language: lang, engine, model, version, licence; and one more, with
-    `again`, for an engine that translated some of them again, or for corrections by hand (`by_hand`)."""
+    """The engine for each language: lang, engine, model, version, licence. Further entries, with `again`, are for an
+    engine that translated some captions again, and for corrections by hand (`by_hand`)."""
     encoder: Mapping[str, Any]
     command: str
-    """Encodes other pictures in the same way."""
+    """The command that encodes other pictures in the same way."""
     licence: str
-    """Of the text encoder; empty if unknown."""
+    """Licence of the text encoder; empty if unknown."""
     results: Sequence[Mapping[str, Any]]
     onnx: bool
 
@@ -61,14 +61,14 @@ class ExportedEncoder:
     """From 1."""
     of: int
     sentence_transformers: bool
-    """Whether its folder has that layout."""
+    """Whether its folder has the layout of that library."""
     dim: int
     images: Sequence[Mapping[str, Any]] = ()
     """The encoders of `image.json`."""
 
 
 def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
-    """The card of one dual encoder; with folders, that of a run of several such in them, and of how to join them."""
+    """Renders the card of one dual encoder; with `folders`, of a run of several in them, and how to join them."""
     tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
     return render(
         "model_card.md.j2",
@@ -102,14 +102,14 @@ def _environment() -> Environment:
 
 
 def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
-    """A card from its template; of the languages, those that the hub knows."""
+    """Renders a card from its template, without language tags that the hub does not know."""
     tags = [lang for lang in languages if _LANGUAGE_TAG.fullmatch(lang) and lang != "und"]
     content = _environment().get_template(template).render(languages=tags, version=ccr_cli.__version__, **facts)
     return re.sub(r"\n{3,}", "\n\n", content)
 
 
 def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
-    """The engine of a translation; if it repairs another one, the engine of that one first; corrections come last."""
+    """Returns the engine of a translation, preceded by that of a translation it repairs; corrections come last."""
     engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
     own = {"engine": made.request["engine"], **engine, "lang": lang}
     only = made.request.get("only")
@@ -126,13 +126,13 @@ def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any
 
 
 def text(value: object) -> str:
-    """Escapes a value for Markdown: it becomes no markup, no HTML and no cell of a table."""
+    """Escapes a value for Markdown, so that it cannot become markup, HTML or a table cell."""
     safe = plain(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_\[\]{}|~#$!])", r"\\\1", safe)
 
 
 def fenced(value: object) -> str:
-    """A value as JSON in a code block, which nothing in it can end."""
+    """Formats a value as JSON in a code block that its content cannot end."""
     lines = json.dumps(value, indent=2, ensure_ascii=False).replace("`", "\\u0060").split("\n")
     return "\n".join(["```json", *map(plain, lines), "```"])
 

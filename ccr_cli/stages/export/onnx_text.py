@@ -23,7 +23,7 @@ _INLINE = 1_500_000_000
 
 
 def require(kind: str) -> None:
-    """Raises UsageError if a kind of text encoder has no ONNX, UnavailableError if a package is missing."""
+    """Raises UsageError if a kind of text encoder cannot become ONNX, UnavailableError if a package is missing."""
     if kind != "transformers":
         problem = f"--onnx needs a transformers text encoder, not {kind}"
         raise UsageError(problem, hint="leave --onnx out: the export's encode.py needs only numpy")

@@ -39,19 +39,19 @@ from ccr_cli.transformers_loading import transformers_loading
 SAMPLE = 16
 """Texts per language, and items, on which the export is compared with the run."""
 TOLERANCE, TRAINED_TOLERANCE = 1e-4, 1e-3
-"""Greatest difference of a similarity; the second with a trained encoder of pictures, whose rounding adds to it."""
+"""Largest allowed difference of a similarity; the second with a trained image encoder, whose rounding adds to it."""
 PICTURES, ALIKE = 4, 0.999
 """Pictures to encode again, and the least cosine with the run's vectors, whose features are in half precision."""
 
 
 def export(inputs: Inputs, options: ExportOptions) -> base.Artifact:
-    """Exports the run among the inputs; or the data set, if they have no run but a data set or what belongs to it.
+    """Exports the run among the inputs; or a data set, if they name no run but a data set, translation or diagnosis.
 
     With `options.to`, the folder is also uploaded to the hub.
 
     Raises:
         UnavailableError: If the hub does not take the upload.
-        UsageError: If an option does not apply. Further errors as of `export_run` and `export_dataset`.
+        UsageError: If an option does not apply. Other errors as for `export_run` and `export_dataset`.
     """
     repository = options.to and hub.repository(options.to)
     kinds = {artifact.kind for artifact in inputs.named}
@@ -74,15 +74,14 @@ def export(inputs: Inputs, options: ExportOptions) -> base.Artifact:
 def export_run(
     inputs: Inputs, trained: base.Artifact, *, onnx: bool = False, name: str | None = None, force: bool = False
 ) -> base.Artifact:
-    """Exports a run; the model card holds its evaluations among the inputs, or else all of the workspace.
+    """Exports a run; the model card holds its evaluations among the inputs, or else all in the workspace.
 
     The export is read back and compared with the run on some of its data before the artifact is complete.
 
     Raises:
         ArtifactError: If the export does not reproduce the run's similarities.
         UnavailableError: If ONNX needs packages that are not installed.
-        UsageError: If the run cannot be exported: the text encoder pools by itself, or is no transformers model for
-            ONNX.
+        UsageError: If the text encoder pools by itself or cannot become ONNX, or an evaluation is of several runs.
     """
     settings = run.config(trained)
     if onnx:
@@ -209,7 +208,7 @@ class _Sample:
         return [rows_ND[first:last].float().numpy() for first, last in pairwise(offsets_V1.tolist())]
 
     def text(self, folder: Path, plain: Plain, layout: bool) -> Array:
-        """The vectors of the texts by the model in a folder."""
+        """Embeds the texts with the exported model in a folder."""
         with transformers_loading():
             if not layout:
                 return Encoder(folder).encode(self.texts if self.features is None else self.features)
@@ -226,7 +225,7 @@ class _Sample:
 
 
 def check_similarities(exported_VT: Array, run_VT: Array, method: str, tolerance: float = TOLERANCE) -> None:
-    """Raises ArtifactError if the similarities by an export of a method differ from those by the run."""
+    """Raises ArtifactError if the similarities of an export differ from the run's by `tolerance` or more."""
     difference = float(np.abs(exported_VT - run_VT).max())
     if not difference < tolerance:
         problem = f"the export of {method} does not reproduce the run's similarities"
@@ -235,7 +234,7 @@ def check_similarities(exported_VT: Array, run_VT: Array, method: str, tolerance
 
 
 def check_pictures(exported_VD: Array, run_VD: Array, paths: Sequence[Path]) -> None:
-    """Raises ArtifactError if the vectors of pictures by an export (V, D), of unit length, differ from the run's."""
+    """Raises ArtifactError if an export's unit vectors of pictures (V, D) differ from the run's."""
     cosine_V = (exported_VD * run_VD).sum(1)
     if not cosine_V.min() >= ALIKE:
         path = paths[int(cosine_V.argmin())]
@@ -244,7 +243,7 @@ def check_pictures(exported_VD: Array, run_VD: Array, paths: Sequence[Path]) -> 
 
 
 def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str, bool, str]:
-    """Its name (of a folder, the last part), whether it is on the hub, and its licence if known."""
+    """Returns the text encoder's name (of a folder, the last part), whether it is on the hub, and its licence or ''."""
     name = str(settings["options"]["text_encoder"])
     if name in ("ngram", GIVEN):
         return name, False, ""
@@ -257,7 +256,7 @@ def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str
 
 
 def _about(method: str) -> str:
-    """The first line of a method, and the paragraph of its docstring that cites a paper."""
+    """Returns the first paragraph of a method's docstring, and the first further one that cites a paper."""
     paragraphs = [" ".join(part.split()) for part in (registry.load("methods", method).__doc__ or "").split("\n\n")]
     return " ".join([paragraphs[0], *[part for part in paragraphs[1:] if "et al." in part][:1]])
 

@@ -1,8 +1,8 @@
 """The text side of an exported model, and the files of plain layers.
 
-There are two layouts: that of sentence-transformers, for a transformers model whose pooled tokens go through layers
-that this library has; and `text.json` and `text.safetensors` with `encode.py`, which reads them, for all else (n-grams,
-given text features, a Transformer block over tokens, a model that no `Auto` class of transformers loads).
+There are two layouts. A transformers model whose pooled tokens go through layers that sentence-transformers has is
+saved in the layout of that library. All else (n-grams, given text features, a Transformer block over tokens, a model
+that no `Auto` class of transformers loads) becomes `text.json` and `text.safetensors`, which `encode.py` reads.
 
 Shape suffixes: B texts, D dimension.
 """
@@ -79,7 +79,7 @@ def write_layers(
 ) -> None:
     """Writes one side as `SIDE.json` and `SIDE.safetensors`, with `encode.py`, which applies it.
 
-    `source` describes the input, and may name more tensors.
+    `source` describes the input, and may name tensors in `more`.
     """
     steps, tensors = described(getattr(plain, side))
     save_file({**tensors, **more}, folder / f"{side}.safetensors", metadata={"format": "pt"})
@@ -125,7 +125,7 @@ def tokenizer_of(folder: Path) -> Any:
 
 
 def _save_tower(model: Any, tokenizer: HFTokenizer, encoder: TransformerTextEncoder, folder: Path) -> None:
-    """Saves a model with a tokenizer that has the run's length, inputs and padding by default."""
+    """Saves a model and its tokenizer, whose defaults become the run's length, inputs and padding."""
     with transformers_loading():
         from transformers import AutoTokenizer
 

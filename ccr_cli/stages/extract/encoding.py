@@ -1,4 +1,4 @@
-"""From media to pieces of features: threads decode, batches stay inside a piece, one encoder runs.
+"""Encoding of media into pieces of features: threads decode, one encoder runs, and no batch crosses a piece.
 
 Shape suffixes: B inputs of a batch, R rows of an input, N rows of an item, D feature.
 """
@@ -49,7 +49,7 @@ class BatchEncoder:
         self.size = resources.batch_size or (pictures if length == 1 else max(1, frames // length))
 
     def __call__(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Encodes inputs in one batch or in several; ResourceError if one, or the fixed batch size, does not fit."""
+        """Encodes inputs in one or more batches; ResourceError if one input, or a batch of fixed size, does not fit."""
         outputs: list[Tensor] = []
         done = 0
         while done < len(inputs):
@@ -70,7 +70,7 @@ class BatchEncoder:
 
     @torch.inference_mode()
     def _try(self, inputs: list[Tensor]) -> Tensor | None:
-        """Encodes one batch; None if memory does not suffice."""
+        """Encodes one batch; None if memory runs out."""
         on_gpu = self._device.type == "cuda"
         try:
             batch = torch.empty((len(inputs), *inputs[0].shape), dtype=inputs[0].dtype, pin_memory=on_gpu)
@@ -102,7 +102,7 @@ class _Task:
     end: End[Any] | None = None
 
     def take(self, rows_RD: npt.NDArray[np.float32] | Rows, writer: PieceWriter, pooled: bool) -> None:
-        """Adds rows to the sum, or writes them."""
+        """Adds rows to the sum if `pooled`, else writes them."""
         if pooled:
             sum_D = rows_RD.sum(axis=0, dtype=np.float64)
             self.total_D = sum_D if self.total_D is None else self.total_D + sum_D
@@ -136,13 +136,13 @@ def encode(
     *,
     pooled: bool,
 ) -> list[str | None]:
-    """Encodes the media of all items and writes pieces, with one row per item, the mean of its rows, if `pooled`.
+    """Encodes the media of the items within `bounds` and writes pieces; `pooled` stores the mean row of each item.
 
     Returns:
         For each item that was not done yet, why it failed, or None.
 
     Raises:
-        ResourceError: If memory does not suffice.
+        ResourceError: If memory runs out.
         UnavailableError: If the encoder cannot be compiled.
     """
     tasks = [task for piece in bounds for task in _tasks(pieces, *piece, media)]
@@ -199,7 +199,7 @@ def encode(
 
 
 def _tasks(pieces: Pieces, first: int, end: int, media: Sequence[Medium]) -> Iterator[_Task]:
-    """The media that a piece still needs, each once."""
+    """Yields a task for each distinct medium that a piece still needs."""
     earlier = pieces.earlier(first)
     items_of: dict[Medium, list[int]] = {}
     for item in range(first, end):

@@ -38,7 +38,7 @@ BLOCK = 1 << 20
 HASHERS = 4
 SHOWN = 3
 JOINT = "_"
-"""Between the names of the parts."""
+"""Separator between the names of the parts."""
 
 
 _ALWAYS = frozenset(
@@ -50,11 +50,11 @@ _OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "b
 def ready_made(
     inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions, given: Mapping[str, str]
 ) -> base.Artifact | None:
-    """Joins or imports features as the options of `existing` say; None if there are none, so that media are encoded.
+    """Joins or imports the features that `existing` names; None if it names none, so that media are encoded instead.
 
     Raises:
-        UsageError: If an option of the command line, in `given` by name with its flag, has no effect.
-        CcrError: As `extract_from` and `extract_concat` raise.
+        UsageError: If an option of the command line (`given`: name to flag) has no effect.
+        CcrError: As for `extract_from` and `extract_concat`.
     """
     if not (existing.concat or existing.from_):
         if existing.ids or existing.encoder_name:
@@ -70,7 +70,7 @@ def ready_made(
 def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions) -> base.Artifact:
     """Makes a features artifact from files; `data.features` documents their formats.
 
-    Together the files hold the features of each item once, and must be valid; items that they lack have failed.
+    Together the files must hold valid features, and each item at most once; items that they lack count as failed.
 
     Raises:
         ArtifactError: If a source is damaged, or holds no item.
@@ -117,7 +117,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
 
 
 def fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
-    """The sha256 of one file; of several files, folders and lists, that of their contents, wherever they are."""
+    """Returns a sha256 of the contents of sources and id lists, whatever their paths; of one file, the file's own."""
     digests = [[_content(path) for path in pair if path is not None] for pair in pairs]
     single = len(digests) == len(digests[0]) == 1
     return digests[0][0] if single else base.sha256_text(base.canonical_json(sorted(digests)))
@@ -175,7 +175,7 @@ def _write(
         return np.array(counts, dtype=np.int32), errors
 
     def need(first: int) -> float:
-        """Extrapolates from the shards so far; before that, one row per item."""
+        """Extrapolates from the shards so far; without any, assumes one row per item."""
         done, left = (sum(place is not None for place in half) for half in (places[:first], places[first:]))
         size = sum(path.stat().st_size for path in folder.glob("*.npy"))
         return left * (size / done if done else features.STORED.itemsize * dim)
@@ -184,17 +184,17 @@ def _write(
 
 
 def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
-    """Joins two features artifacts or more of one data set side by side, in the order of the inputs.
+    """Joins two or more features artifacts of one data set side by side, in the order of the inputs.
 
-    All parts must have the same number of rows for an item. An item that failed in one part has failed.
+    All parts must have the same number of rows for an item. An item that failed in any part counts as failed.
 
     Raises:
-        ArtifactError: If the parts are too few, the same, of several data sets, or differ in their numbers of rows.
+        ArtifactError: If there are fewer than two parts, or they repeat, differ in data set or in rows per item.
         CcrError: If more than `max_failed` of the items failed in a part.
     """
     parts = [a for a in inputs.named if a.kind == "features"]
     _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])
-    if len(parts) < 2:  # what could be joined is listed: an order is never guessed
+    if len(parts) < 2:  # list what could be joined; the order is never guessed
         names = shlex.join(inputs.workspace.relative(a.path) for a in inputs.workspace.artifacts("features"))
         count = f"one was named: {parts[0].path}" if parts else "none was named"
         problem = f"--concat joins two or more features artifacts, in their order; {count}"
@@ -246,7 +246,7 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
 
 
 def _refuse_same(parts: Sequence[base.Artifact]) -> None:
-    """Refuses the same features twice, or beside joined ones that contain them."""
+    """Refuses features that are named twice, or that another part already contains."""
     holder: dict[str, tuple[int, base.Artifact]] = {}
     for number, part in enumerate(parts):
         for encoder in features.parts(part):
@@ -260,7 +260,7 @@ def _refuse_same(parts: Sequence[base.Artifact]) -> None:
 def _refuse_unequal(
     parts: Sequence[base.Artifact], indexes: Sequence[pd.DataFrame], items: Sequence[str], data: Path
 ) -> None:
-    """Refuses parts with other items or other numbers of rows; items that failed in a part are ignored."""
+    """Refuses parts that differ in items or in rows per item; items that failed in a part are ignored."""
     for part, index in zip(parts, indexes, strict=True):
         if list(index["item_id"]) != items:
             raise ArtifactError(f"{part.path} does not have the items of {data} in their order", "extract it again")
@@ -294,7 +294,7 @@ def _outcome(parts: Sequence[base.Artifact], indexes: Sequence[pd.DataFrame]) ->
 
 
 def _places(index: pd.DataFrame, shard: int, n_V: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Where in its shard each row (N) of the items with rows is."""
+    """Returns the position in its shard of each row (N) of the items that have rows."""
     assert (index["shard"] == shard).all(), "a shard is a fixed number of items"
     first_V = index["first_row"].to_numpy(np.int64) - (np.cumsum(n_V, dtype=np.int64) - n_V)
     return np.repeat(first_V, n_V) + np.arange(n_V.sum())

@@ -52,7 +52,7 @@ class ExtractOptions:
 
 @dataclass(frozen=True)
 class ReadyFeatures:
-    """Features for `ccr extract` that exist already; its options in the order of its help."""
+    """The options of `ccr extract` for features that exist already, in the order of its help."""
 
     from_: list[Path] | None = option(
         None,

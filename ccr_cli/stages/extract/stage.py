@@ -32,7 +32,7 @@ def extract(
     """Encodes every picture and video of a data set.
 
     `delegate` has others make the missing pieces, such as the workers of a cluster. The count `failed` of the artifact
-    is the number of items without features; processes of `torchrun` other than the first return None.
+    is the number of items without features. Under `torchrun`, all processes but the first return None.
 
     Raises:
         CcrError: If more than `max_failed` of the items failed.
@@ -59,7 +59,7 @@ def extract_part(inputs: Inputs, options: ExtractOptions, part: WorkPart) -> dic
 
     Raises:
         CcrError: If more than `max_failed` of them failed.
-        UsageError: If the options rebuild an artifact.
+        UsageError: If the options would rebuild an artifact (`force`, `retry_failed`).
     """
     if options.force or options.retry_failed:
         option = "--force" if options.force else "--retry-failed"
@@ -84,7 +84,7 @@ def extract_part(inputs: Inputs, options: ExtractOptions, part: WorkPart) -> dic
 
 
 def default_encoder(data: dataset.Dataset) -> str:
-    """Returns the encoder of a data set where the user names none."""
+    """Returns the encoder for a data set if the user names none."""
     return str(data.manifest.get("default_encoder", "clip"))
 
 
@@ -94,7 +94,7 @@ def default_request(encoder: str) -> dict[str, Any]:
 
 
 class ExtractJob:
-    """One extraction: data set, encoder, request and pieces, found from inputs and options."""
+    """One extraction: data set, encoder, request and pieces, derived from inputs and options."""
 
     def __init__(self, inputs: Inputs, options: ExtractOptions) -> None:
         options.check()
@@ -151,7 +151,7 @@ class ExtractJob:
             return site.artifact
 
     def state(self) -> str:
-        """Returns how far the artifact is: done, unfinished or to do."""
+        """Returns the state of the artifact: done, unfinished or to do."""
 
         def rehearse(workspace: Workspace) -> None:
             with self._building(workspace):
@@ -189,7 +189,7 @@ class ExtractJob:
         return len(errors), sum(error is not None for error in errors)
 
     def refuse_too_many(self, failed: int, total: int, first: str, bounds: Sequence[Bounds]) -> None:
-        """Stops with an error if too many items failed; the next run tries those of these pieces again."""
+        """Raises CcrError if too many items failed; the next run retries the failed items of the pieces in `bounds`."""
         try:
             refuse_too_many(failed, total, self.options.max_failed, "items", first)
         except CcrError:
@@ -197,7 +197,7 @@ class ExtractJob:
             raise
 
     def media_of(self, todo: Sequence[Bounds]) -> list[Path]:
-        """The existing media files of pieces; CcrError if so many are absent that the result would be refused."""
+        """Returns the existing media files of pieces; CcrError if so many are missing that the result would fail."""
         root = self._media_root()
         names = [medium.media for first, end in todo for medium in self._media[first:end] if medium.media]
         absent = {name: None for name in names if not (root / name).exists()}
@@ -213,7 +213,7 @@ class ExtractJob:
         return building(workspace, "features", self.name, self.request, [self.data], force=force, redo_failed=retry)
 
     def _prepare(self, site: Build) -> None:
-        """Prepares the folder of pieces, with the content of an artifact whose failures are tried again."""
+        """Prepares the folder of pieces; if failures are retried, takes over the content of the existing artifact."""
         retried = self.options.retry_failed and not self.options.force and (site.final / base.RECORD).is_file()
         earlier = base.load(site.final) if retried else None
         purpose = "force" if self.options.force else f"retry {earlier.id}" if earlier else ""

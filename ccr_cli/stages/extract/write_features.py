@@ -1,8 +1,8 @@
 """Writing features: in pieces while an encoder runs, and shard by shard.
 
-A piece is a fixed number of consecutive items of one shard and does not depend on who makes it; batches are formed
-inside a piece. So work can stop anywhere and be shared by any number of workers. Pieces lie beside the artifact, in
-`<name>.parts/`, where workers of several machines meet, and are removed when the artifact is complete.
+A piece is a fixed number of consecutive items of one shard. Batches are formed inside a piece, so it does not depend on
+the worker that makes it: work can stop anywhere and be shared by any number of workers. Pieces are in `<name>.parts/`
+next to the artifact, where workers on several machines find them, and are removed when the artifact is complete.
 
 Shape suffixes: N rows of several items, D feature.
 """
@@ -29,10 +29,10 @@ from ccr_cli.stages.shared.failures import failure, write_failures
 
 PICTURES = 1024
 VIDEOS = 64
-"""Items of a piece, for a data set without and with videos. When work stops, the unfinished piece is lost."""
+"""Items per piece, for a data set without and with videos. When work stops, the unfinished piece is lost."""
 _ABOUT = "encoder.json"
 _PIECE, _AGAIN, _ROWS = ".piece", ".again", ".f2"
-"""Suffixes of a piece that is done, of one whose failed items are tried again, and of the rows of either."""
+"""File suffixes of a finished piece, of a piece whose failed items are to be retried, and of the rows of either."""
 _PATIENCE = 20.0
 
 Rows = npt.NDArray[np.float16]
@@ -41,7 +41,7 @@ Place = tuple[int, int]
 Bounds = tuple[int, int]
 """First item and end of a piece."""
 ShardContent = tuple[npt.NDArray[np.int32], Sequence[str | None]]
-"""For the items of a shard, the number of rows and the error."""
+"""Number of rows, and error, of each item of a shard."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Pieces:
         ]
 
     def path(self, first: int, suffix: str = _PIECE) -> Path:
-        """Returns the file of the piece that begins with an item."""
+        """Returns the file of the piece that starts at an item."""
         return self.folder / f"{first:09d}{suffix}"
 
     def todo(self) -> list[Bounds]:
@@ -150,10 +150,10 @@ class Pieces:
         return [(first, end) for first, end in self.bounds() if not self.path(first).is_file()]
 
     def prepare(self, plan: Mapping[str, Any], purpose: str = "") -> None:
-        """Makes the folder ready: empty, or with what a stopped attempt at the same plan left behind.
+        """Prepares the folder: empty, or with the pieces that a stopped attempt at the same plan left behind.
 
-        The plan has request and parents. `purpose` is why existing pieces do not count, unless they were made for the
-        same purpose; empty: they count.
+        The plan holds request and parents. With a `purpose` (force, or a retry), existing pieces count only if they
+        were made for the same purpose; without one, they always count.
 
         Raises:
             ArtifactError: If pieces of another plan exist.
@@ -182,7 +182,7 @@ class Pieces:
             base.write_json(path, plan)
 
     def begin(self, first: int) -> PieceWriter:
-        """Begins a piece, in place of what a stopped attempt left of it."""
+        """Begins a piece, and removes the rows that a stopped attempt left of it, except those to be reused."""
         earlier = self.path(first, _AGAIN)
         self._remove_rows(first, keep=_load(earlier).rows if earlier.is_file() else "")
         return PieceWriter(self.path(first, f"-{secrets.token_hex(8)}{_ROWS}"))
@@ -195,7 +195,7 @@ class Pieces:
         errors: Sequence[str | None],
         suffix: str = _PIECE,
     ) -> None:
-        """Completes a piece whose rows are all written; with `_AGAIN`, so that its failed items are tried again."""
+        """Completes a piece whose rows are all written; the suffix `_AGAIN` marks its failed items for a retry."""
         writer.close()
         piece = Piece(writer.path.name, (writer.n_rows, writer.dim), places, errors, self.encoder)
         base.write_json(self.path(first, suffix), asdict(piece))
@@ -208,12 +208,12 @@ class Pieces:
         return _load(self.path(first)).items(self.path(first))
 
     def earlier(self, first: int) -> list[EncodedItem] | None:
-        """Reads what an earlier attempt left of a piece that is to be tried again; None if there is nothing."""
+        """Reads the items of a piece that is marked for a retry; None if it is not marked."""
         path = self.path(first, _AGAIN)
         return _load(path).items(path) if path.is_file() else None
 
     def try_again(self, bounds: Sequence[Bounds]) -> None:
-        """Marks the pieces with failed items as not done; their successful items are kept."""
+        """Marks the pieces that have failed items for a retry; their successful items are kept."""
         for first, _ in bounds:
             if self.path(first).is_file() and any(item.rows_ND is None for item in self.read(first)):
                 self.path(first).rename(self.path(first, _AGAIN))
@@ -240,7 +240,7 @@ class Pieces:
                 raise
 
     def by(self, about: Mapping[str, Any]) -> "Pieces":
-        """Returns the same pieces for the encoder of a description; the first one is noted, the others must equal it.
+        """Returns the pieces for an encoder's description; the first call records it, and later ones must agree.
 
         Raises:
             ArtifactError: If another encoder made existing pieces.
@@ -354,7 +354,7 @@ def _write_once(path: Path, value: object) -> None:
         os.link(draft, path)
     except FileExistsError:
         pass
-    except OSError:  # a file system without links; the digests in the pieces reveal whoever was late
+    except OSError:  # a file system without links; the digests in the pieces reveal a conflict
         base.write_json(path, value)
     finally:
         draft.unlink(missing_ok=True)
@@ -367,10 +367,10 @@ def write_shards(
     fill: Callable[[IO[bytes], int, slice], ShardContent],
     need: Callable[[int], float] = lambda first: 0.0,
 ) -> pd.DataFrame:
-    """Writes the shards of items that a stopped attempt did not finish, and returns the index of all.
+    """Writes the shards that a stopped attempt did not finish, and returns the index of all items.
 
-    `fill` writes the rows (N, D) of a shard, from its number and its slice of the items; `need` estimates the bytes
-    that the items from a number on will need.
+    `fill` writes the rows (N, D) of a shard, given its number and its slice of the items; `need` estimates the bytes
+    needed for all items from a given number on.
 
     Raises:
         ResourceError: If there is too little disk space.
@@ -395,7 +395,7 @@ def write_shards(
 def write_outcome(
     folder: Path, index: pd.DataFrame, about: Mapping[str, Any], *, retried: bool = False
 ) -> dict[str, int]:
-    """Writes the failures, perhaps `retried`, and `encoder.json` beside the shards; returns the artifact's counts."""
+    """Writes the failures (`retried` or not) and `encoder.json` next to the shards; returns the artifact's counts."""
     failed = index[index["status"] == "failed"]
     records = []
     for item, error in zip(failed["item_id"], failed["error"], strict=True):
