@@ -1,4 +1,4 @@
-"""index: a FAISS index of what a run searches, for galleries too large for exact search.
+"""index: a FAISS index of a run's gallery, for galleries too large for exact search.
 
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
@@ -28,13 +28,13 @@ from ccr_cli.stages.shared.inputs import Inputs
 
 AT = 10
 CHOSEN = "auto"
-"""The type in the request of an index that is chosen by its memory."""
+"""The type in the request of an index whose kind is chosen by `memory`."""
 QUERIES = 1000
-"""Most queries; one half chooses the effort, the other measures recall."""
+"""Maximum number of sample queries; one half chooses the effort, the other measures recall."""
 
 
 def index(inputs: Inputs, options: IndexOptions) -> base.Artifact:
-    """Builds an index of what a run searches: of its own data set, or of another one with features of its encoder.
+    """Builds an index of a run's data set, or of another data set with features of the run's encoder.
 
     Queries use the least effort that reaches the required recall on one half of the sample queries; the recorded
     recall is measured on the other half. Sample queries are captions of validation and test items (`Searcher.queries`)
@@ -102,7 +102,7 @@ def _build(build: Build, searcher: Searcher, options: IndexOptions) -> dict[str,
 
 
 def _kind(options: IndexOptions, count: int, dim: int) -> tuple[str, int]:
-    """The kind of an index, chosen by its memory or by name, and the memory that it needs."""
+    """Returns the kind of the index, named or chosen to fit `memory`, and the bytes that it needs."""
     if options.kind is None and options.memory is not None:
         kind, needed = fitting(options.memory, count, dim)
         say(f"{kind}: the most exact index of {count:,} x {dim} numbers in {options.memory:,} bytes takes {needed:,}")

@@ -1,4 +1,4 @@
-"""FAISS, the only approximate search (`factory` has its kinds), and its recall against exact search.
+"""Approximate search with FAISS (`factory` has the kinds), and its recall against exact search.
 
 Shape suffixes: Q queries, V entries that are searched, K results, D embedding.
 """
@@ -26,15 +26,15 @@ BUILD_EFFORT = 200
 ROUNDING = 1e-5
 """Similarities that differ by less are a tie: either entry counts as correct."""
 LEAST, MOST, SAMPLE = 39, 50, 1 << 17
-"""Training vectors per centre: at least (as FAISS advises), and at most if `SAMPLE` vectors are not enough."""
+"""Training vectors: at least `LEAST` per centre, as FAISS advises; at most `SAMPLE`, or `MOST` per centre if more."""
 BATCH = 1 << 16
 """Vectors that are added at once."""
 DEPTHS = (1, 4, 16, 64)
 """Candidates per result that are compared exactly, if the index holds rounded vectors."""
 KINDS = ("ivf", "hnsw", "Flat", "SQ8", "SQfp16", "IVF16,Flat", "IVF16,SQ8", "HNSW32,Flat", "IVF16,PQ32x4fs", "PQ32x4fs")
-"""Factory strings of which the nearest is suggested for an unknown one."""
+"""Factory strings; the nearest of these is suggested for an unknown one."""
 EXACT = ("IndexFlat", "IndexHNSWFlat", "IndexIVFFlat")
-"""Types that give the vectors back as they were."""
+"""Index types that store vectors without loss."""
 
 Numbers = npt.NDArray[np.int64]
 
@@ -49,17 +49,17 @@ def faiss() -> Any:
 
 
 def cells(count: int) -> int:
-    """Cells of an index of so many entries: around 4 sqrt(V), fewer if one would have under 39, as FAISS advises."""
+    """Cells for `count` entries: about 4 sqrt(V), fewer if a cell would have under 39 entries (FAISS's advice)."""
     return max(1, min(round(4 * math.sqrt(count)), count // LEAST))
 
 
 def factory(kind: str, count: int) -> str:
-    """The FAISS factory string of a kind: `ivf`, `hnsw`, or a string as it is."""
+    """Returns the FAISS factory string of `ivf` or `hnsw`, and any other string unchanged."""
     return {"ivf": f"IVF{cells(count)},Flat", "hnsw": "HNSW32,Flat"}.get(kind, kind)
 
 
 def untrained(kind: str, count: int, dim: int) -> Any:
-    """An empty index for vectors whose dot products are the similarities, with fixed seeds.
+    """Creates an empty index, with fixed seeds, for vectors whose dot products are the similarities.
 
     Raises:
         UsageError: If FAISS does not know the string, it does not fit the dimension, ccr does not read its type, or it
@@ -100,7 +100,7 @@ def untrained(kind: str, count: int, dim: int) -> Any:
 
 
 def estimated_bytes(index: Any, count: int) -> int:
-    """Memory that the entries of an empty index will take; vectors that are compared exactly stay on disk."""
+    """Estimates the memory that `count` entries take in an index, without exact vectors, which stay on disk."""
     own = faiss().downcast_index(index)
     code = int(getattr(own, "code_size", 0))
     books = 4 * int(own.d * own.pq.ksub) if hasattr(own, "pq") else 0
@@ -112,20 +112,20 @@ def estimated_bytes(index: Any, count: int) -> int:
         padded = count + int(getattr(own, "bbs", 0) // 2 * own.nlist)  # blocks of codes
         return books + padded * code + count * 8 + estimated_bytes(own.quantizer, own.nlist)
     if hasattr(own, "hnsw"):
-        neighbours = int(own.hnsw.nb_neighbors(0)) + 1  # and those of the higher levels, of which few entries have one
+        neighbours = int(own.hnsw.nb_neighbors(0)) + 1  # one for the higher levels, which few entries have
         return estimated_bytes(own.storage, count) + count * (4 * neighbours + 12)
     return books + count * code
 
 
 def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
-    """The most exact index of cells that fits into a budget of bytes, and its estimated bytes.
+    """Returns the most exact index of cells that fits into a budget of bytes, and its estimated bytes.
 
-    The vectors of its entries are whole, else halved (float16), else of a byte a dimension, else quantised by products
-    of 2 to 32 dimensions a byte (4 bits each, which train on few vectors). UsageError if none fits.
+    It holds the vectors in full if they fit, else in float16, else with a byte per dimension, else product-quantised
+    with 2 to 32 dimensions per byte (4-bit codes, which train on few vectors). UsageError if none fits.
     """
     codes = ["Flat", "SQfp16", "SQ8", *(f"PQ{dim // size}x4fs" for size in (1, 2, 4, 8, 16) if dim % size == 0)]
     least = 0
-    for code in codes[: None if count >= LEAST * 16 else 3]:  # as many as products need to be trained
+    for code in codes[: None if count >= LEAST * 16 else 3]:  # product quantisers need 16 centres
         kind = f"IVF{cells(count)},{code}"
         least = estimated_bytes(untrained(kind, count, dim), count)
         if least <= budget:
@@ -137,7 +137,7 @@ def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
 class Index:
     """An index: entries with their vectors.
 
-    `rows_VD` are their exact vectors if the index holds rounded ones; then `depth` candidates a result are found, to be
+    If the index holds rounded vectors, `rows_VD` are the exact ones, and it finds `depth` candidates per result, to be
     compared exactly.
     """
 
@@ -151,11 +151,11 @@ class Index:
 
     @classmethod
     def build(cls, rows_VD: Tensor, kind: str) -> "Index":
-        """Builds an index of vectors whose dot products are the similarities; UsageError as of `untrained`.
+        """Builds an index of vectors whose dot products are the similarities; UsageError as for `untrained`.
 
-        It is trained on all of them, or a sample with a fixed seed (131,072 or 50 a cell), and they are added in
-        batches, so that vectors mapped from a file stay there. Its bytes depend on the number of threads alone, except
-        graphs, which several threads make anew each time.
+        It is trained on all of them, or on a sample with a fixed seed (131,072, or 50 per cell if more). They are added
+        in batches, so that vectors mapped from a file stay on disk. Besides the vectors, only the number of threads
+        affects its bytes, except for graphs, which differ each time that several threads build them.
         """
         data_VD = rows_VD.cpu().contiguous().numpy()
         index = untrained(kind, *data_VD.shape)
@@ -175,7 +175,7 @@ class Index:
     def read(cls, path: Path, kind: str, effort: int, shape: tuple[int, int], vectors: Path | None = None) -> "Index":
         """Reads an index and sets the effort of a query; ArtifactError unless it is one of this kind and shape (V, D).
 
-        Another process reads it first, because a malformed one can crash FAISS.
+        Another process tries to read it first, because a malformed index can crash FAISS.
         """
         package = faiss()
         try_reading(path, artifact.try_index)
@@ -203,7 +203,7 @@ class Index:
 
     @classmethod
     def open(cls, made: Artifact, count: int) -> "Index":
-        """Opens the index of an artifact with `count` entries; ArtifactError as of `read`."""
+        """Opens the index of an artifact with `count` entries; ArtifactError as for `read`."""
         facts = artifact.about(made)
         vectors = made.file("vectors.npy") if any(file.path == "vectors.npy" for file in made.files) else None
         shape = (count, made.counts["dim"])
@@ -235,7 +235,7 @@ class Index:
 
     @property
     def effort(self) -> int:
-        """Effort of a query: a greater one finds more and takes longer."""
+        """Effort of a query: more effort finds more and takes longer."""
         return int(getattr(self._tuned, self._knob)) if self._knob else 1
 
     @effort.setter
@@ -244,14 +244,14 @@ class Index:
             setattr(self._tuned, self._knob, value)
 
     def efforts(self) -> list[int]:
-        """Efforts worth trying, the least first: candidates to follow in a graph, or cells to look into."""
+        """Returns efforts worth trying, the least first: candidates to follow in a graph, or cells to search."""
         if self._knob == "efSearch":
             return [2**n for n in range(4, 13)]
         count = int(self._tuned.nlist) if self._knob else 1
         return [*(2**n for n in range((count - 1).bit_length())), count]
 
     def tune(self, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor, least: float) -> float:
-        """Sets the least effort, and depth at it, that reaches a recall, or the greatest; returns the recall there."""
+        """Sets the least effort and depth that reach a recall, or else the greatest; returns the recall reached."""
         reached = 0.0
         for effort, depth in product(self.efforts(), (1,) if self.exact else DEPTHS):
             self.effort, self.depth = effort, depth
@@ -261,9 +261,9 @@ class Index:
         return reached
 
     def nearest(self, query_QD: Tensor, k: int) -> Numbers:
-        """The numbers of the nearest entries of each query (Q, K), the most similar first; -1 fills up.
+        """Returns the numbers of the entries nearest to each query (Q, K), most similar first, padded with -1.
 
-        There are `depth` times k of them if the index holds rounded vectors.
+        K is `depth` times `k`, but at most the number of entries.
         """
         most = min(k * self.depth, self._index.ntotal)
         at_QK: Numbers = self._index.search(query_QD.cpu().contiguous().numpy(), most)[1]
@@ -276,14 +276,14 @@ class Index:
 
 
 def _names(index: Any) -> Iterator[str]:
-    """What tells an index of one factory string from others: the classes of its parts, and the size of their codes."""
+    """Yields what distinguishes indexes of different factory strings: the class and the code size of each part."""
     for part in artifact.parts(index):
         name = type(part).__name__.replace("IndexFlatIP", "IndexFlat")
         yield f"{name} ({part.code_size} bytes)" if hasattr(part, "code_size") else name
 
 
 def _mapped(path: Path, vectors: Path | None, shape: tuple[int, int]) -> Tensor:
-    """The exact vectors beside an index, mapped from their file."""
+    """Maps the exact vectors of an index from their file."""
     try:
         if vectors is None:
             raise ValueError("is missing")

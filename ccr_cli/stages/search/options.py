@@ -24,7 +24,7 @@ class SearchOptions:
     device: str = "auto"
 
     def filled(self) -> "SearchOptions":
-        """The options with their defaults but for the split's; raises UsageError if a value is unknown."""
+        """Returns the options with defaults filled in, except the split; raises UsageError if a value is unknown."""
         from ccr_cli.data.splits import ALL, refuse_unknown
 
         options = replace(self, find="items" if self.find is None else self.find)
@@ -37,7 +37,7 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class QueryOptions:
-    """What searches, unless it is words, and how many results it has."""
+    """The query, if it is a picture instead of words, and the number of results."""
 
     image: Path | None = option(None, "Search with a picture instead of words.")
     top: int = option(5, "Number of results.", min=1)
@@ -53,7 +53,7 @@ def require_picture(path: Path) -> Path:
 
 
 def parse_bytes(flag: str, text: str) -> int:
-    """Reads a size such as `4GB`, `500M` or `1.5GiB`; UsageError if it is none, or is 0."""
+    """Reads a size such as `4GB`, `500M` or `1.5GiB`; UsageError if it is not a size, or is 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(I?)B?", text.strip().upper())
     size = float(match[1]) * (1024 if match[3] else 1000) ** (" KMGT".index(match[2])) if match else 0
     if size < 1:

@@ -44,13 +44,13 @@ KEPT = 512
 """Shown pictures that are kept in memory."""
 LEAST_TOKEN = 16
 SETTLE = 1.0
-"""Seconds between two looks at a workspace that `--reload` watches."""
+"""Seconds between checks of a workspace that `--reload` watches."""
 Top = Annotated[int, Query(ge=1, le=MOST_TOP)]
 Words = Annotated[str, Query(max_length=MOST_LETTERS)]
 
 
 def access_rules(options: ListenOptions, most_bytes: int) -> AccessRules:
-    """Which requests are admitted; raises UsageError if other machines could reach the server without a token."""
+    """Returns the access rules; raises UsageError if other machines could reach the server without a token."""
     token = None if options.token_file is None else read_token(options.token_file)
     name = options.host.lower()
     try:
@@ -94,7 +94,7 @@ class Service:
         self.use(searcher)
 
     def use(self, searcher: Searcher) -> None:
-        """Searches with another searcher from now on; a search that has begun ends with the earlier one."""
+        """Switches to another searcher; a search that has begun finishes with the earlier one."""
         try:
             pictures = searcher.encoder.stills
             if not pictures:
@@ -139,7 +139,7 @@ class Service:
         return await asyncio.wrap_future(answer)
 
     def _answer_waiting(self) -> None:
-        """Answers the texts that wait for the same number of results as the first."""
+        """Answers all waiting texts that want the same number of results as the first one."""
         with self._lock:
             top = next(iter(self._waiting), 0)
             waiting = self._waiting.pop(top, [])
@@ -267,9 +267,9 @@ def add_page(app: FastAPI, text: str, policy: str) -> None:
 
 
 def watch(service: Service, root: Path, reopen: Callable[[], Searcher]) -> None:
-    """Opens the searcher again when artifacts of a workspace change, and serves it if it is another; runs forever.
+    """Reopens the searcher when artifacts of a workspace change, and serves it if it differs; runs forever.
 
-    If it cannot be opened, the earlier one still serves. Changes are read `SETTLE` seconds apart until they end.
+    If it cannot be opened, the earlier one stays. It is reopened only once `SETTLE` seconds pass without a change.
     """
 
     def state() -> list[tuple[Path, int, int]]:
@@ -307,7 +307,7 @@ def serve(
     ready: Callable[[str], None],
     reopen: Callable[[], Searcher] | None = None,
 ) -> None:
-    """Serves search (`bind`, `listen`); with `reopen`, what changes in the workspace is loaded meanwhile (`watch`)."""
+    """Serves search (`bind`, `listen`); with `reopen`, loads changes in the workspace while it runs (`watch`)."""
     rules, service = access_rules(options, options.max_upload << 20), Service(searcher)
     if reopen:
         Thread(target=watch, args=(service, searcher.root, reopen), daemon=True).start()

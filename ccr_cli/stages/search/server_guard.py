@@ -48,7 +48,7 @@ class AccessRules:
     token: bytes | None = None
     """The token that `Authorization: Bearer` must carry."""
     most_bytes: int = ServerOptions.max_upload << 20
-    """Most bytes of a request's body, thus of an upload."""
+    """Maximum bytes of a request's body, and so of an upload."""
     most_requests: int = ListenOptions.max_requests
     """Most requests at once."""
 
@@ -104,7 +104,7 @@ class Guard:
             self._active -= 1
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        """Status and reason if a request is not admitted."""
+        """Returns the status and reason for refusing a request; None if it is admitted."""
         rules, headers, path = self._rules, Headers(scope=scope), scope["path"]
         hosts, length = headers.getlist("host"), headers.get("content-length", "")
         if len(hosts) != 1:
@@ -143,7 +143,7 @@ class Guard:
         async def limited() -> Message:
             nonlocal total, complete
             if complete:
-                return await receive()  # the client disconnects at some time
+                return await receive()  # waits until the client disconnects
             try:
                 message = await asyncio.wait_for(receive(), max(0.001, end - time.monotonic()))
             except TimeoutError:

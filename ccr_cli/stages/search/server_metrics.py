@@ -1,4 +1,4 @@
-"""What the search server counts, in the text format of Prometheus (exposition format 0.0.4)."""
+"""Metrics of the search server, in the text format of Prometheus (exposition format 0.0.4)."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -8,11 +8,11 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 QUERIES = (1, 2, 4, 8, 16, 32, 64)
 PATHS = ("/", "/about", "/health", "/media", "/metrics", "/search")
-"""Values of the label `path`; any other request is `other`, so that strangers cannot make more."""
+"""Values of the label `path`; any other request is `other`, so that clients cannot create more."""
 
 
 class Histogram:
-    """Values by the least bound that they do not exceed."""
+    """Counts of values by the smallest bound that they do not exceed."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds, self._counts, self._sum = bounds, [0] * (len(bounds) + 1), 0.0
@@ -33,7 +33,7 @@ class Histogram:
 
 
 class Metrics:
-    """Counts since the server started. A name's values are written by one thread."""
+    """Counts since the server started. Each metric is written by one thread only."""
 
     def __init__(self) -> None:
         self._requests: Counter[tuple[str, str, int]] = Counter()
@@ -42,7 +42,7 @@ class Metrics:
         self.reloads = {"loaded": 0, "failed": 0}
 
     def request(self, method: str, path: str, status: int, seconds: float) -> None:
-        """Counts a request, of whatever status."""
+        """Counts a request with any status."""
         self._requests[
             method if method in ("GET", "POST") else "other", path if path in PATHS else "other", status
         ] += 1

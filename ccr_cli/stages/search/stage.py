@@ -41,7 +41,7 @@ from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.triplets import gallery, read_visuals
 
 EXAMPLE_LETTERS = 60
-"""Longest caption that is an example query."""
+"""Maximum length of a caption used as an example query."""
 ENTRIES = 1 << 25
 """Similarities that are held in memory at once."""
 EMBEDDED = 1 << 16
@@ -49,8 +49,8 @@ EMBEDDED = 1 << 16
 BATCH = 256
 """Queries that are answered together."""
 FITTED_QUERIES, FITTED_RESULTS, LEAST = 1024, 10, 10
-"""Probabilities are fitted to at most this many validation queries, to the first results of each, of which at least
-`LEAST` must be right and as many wrong."""
+"""Probabilities are fitted to the first `FITTED_RESULTS` results of at most `FITTED_QUERIES` validation queries; at
+least `LEAST` results must be right, and as many wrong."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Hit:
     lang: str | None = None
     """Language of that caption."""
     probability: float | None = None
-    """That the query describes this item; None if that is not known (`Searcher.calibrate`)."""
+    """Probability that the query describes this item; None if unknown (`Searcher.calibrate`)."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Answer:
     """The results of one query."""
 
     query: str
-    """The text; of a picture, its file."""
+    """The text, or the file of a picture."""
     hits: list[Hit]
     uncertainty: float | None
-    """The method's, of the query, in [0, 1]. None if the method has none, or if pictures are compared with pictures or
-    texts with texts: it is defined between the two."""
+    """The method's uncertainty of the query, in [0, 1]. None if the method has none, or if pictures are compared with
+    pictures or texts with texts: it is only defined between the two."""
     picture: bool
     """Whether the query is a picture."""
     known: bool
@@ -92,7 +92,7 @@ Nearest = tuple[Tensor, Tensor, float | None]
 
 
 def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
-    """Opens the run, and the index if there is one, that the inputs and options name.
+    """Opens the run, and the index if any, that the inputs and options name.
 
     Raises:
         ArtifactError: If there is no such run or index.
@@ -127,7 +127,7 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
 
 
 def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
-    """Takes the run among the inputs, else the workspace's, that knows a language."""
+    """Chooses the run among the inputs, else in the workspace; with `lang`, one that knows this language."""
     if lang is None:
         return inputs.one("run", "", hint="ccr train --method uml")
     hint = f"ccr translate --lang {lang} | ccr train - --method uml"
@@ -136,7 +136,7 @@ def choose_run(inputs: Inputs, lang: str | None) -> base.Artifact:
 
 
 def languages(workspace: Workspace, trained: base.Artifact) -> tuple[str, ...]:
-    """The languages that a run was trained on: the targets, then the source; for a model as it is, all of its data."""
+    """Returns the languages of a run: the targets, then the source; for an untrained model, all of its data set."""
     data = workspace.parent(trained, "dataset")
     source = str(data.toml("manifest.toml").get("source_lang", "en"))
     others = [] if trained.counts.get("steps", 1) else dataset.read(data).languages()
@@ -173,7 +173,7 @@ def sources(
 
 
 def searched_split(data: dataset.Dataset, split: str | None) -> str:
-    """The split to search: the given one, else `test`; `all` where ccr divided the items, or there is no test item."""
+    """Chooses the split to search: the given one, else `test`; `all` if ccr divided the items or none is in `test`."""
     divided = "split" in data.artifact.request
     return split or ("all" if divided or not (data.items["split"] == "test").any() else "test")
 
@@ -191,9 +191,9 @@ def cached(
 ) -> Vectors:
     """Maps the vectors of a run from the workspace's cache, or makes them part by part, and caches them if possible.
 
-    With the cache, no more than one part is in memory; without it, all are.
-    `about` is everything else that they depend on, as JSON values; a file's name hashes all of it, so none is stale.
-    `.cache/search/RUN/` can be deleted at any time and belongs to no artifact.
+    With the cache, at most one part is in memory; without it, all are. `about` holds everything else that the vectors
+    depend on, as JSON values; a file's name contains its hash, so that no file is ever stale. `.cache/search/RUN/` can
+    be deleted at any time and belongs to no artifact.
     """
     folder = workspace.root / ".cache" / "search" / slug(trained.name)
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
@@ -215,7 +215,7 @@ def cached(
 
 
 def _mapped(path: Path, key: str) -> Vectors:
-    """The vectors of a file of the cache, mapped from it; ValueError if they are others."""
+    """Maps the vectors of a cache file; ValueError if its key or shape is not the expected one."""
     with safe_open(path, framework="pt") as handle:
         facts = handle.metadata() or {}
         ids, rows_VD = json.loads(facts["ids"]), handle.get_tensor("vectors")
@@ -244,8 +244,8 @@ def _write(path: Path, key: str, parts: Iterable[Vectors], rows: IO[bytes]) -> N
 class Searcher:
     """A run and the entries that it searches: opened once, for many queries.
 
-    Another data set among the inputs is searched instead of the run's own. The options are `filled`. An index of these
-    options (`indexed_by`) finds the candidates; without it, search is exact.
+    Another data set among the inputs is searched instead of the run's own. The options must be `filled`. An index of
+    these options (`indexed_by`) finds the candidates; without it, search is exact.
 
     Raises:
         ArtifactError: If the other data set has no features of the run's encoder, or several; or if there is nothing
@@ -269,7 +269,7 @@ class Searcher:
             every = every if (self.data.items["split"] == "test").any() else f"no test items: all {total} are searched"
             say(f"{self.data.name}: {every if chosen == 'all' else which}", style="dim")
         options = self.options
-        self._resolved = cache(self.image)  # resolving a path takes longer than a search; not for reading the file
+        self._resolved = cache(self.image)  # resolving a path takes longer than a search; not to read files by
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
         self.langs = languages(inputs.workspace, trained)
@@ -293,11 +293,11 @@ class Searcher:
         self.ids, self.rows_VD = entries.ids, entries.rows_VD.to(self._device)
 
     def calibrate(self) -> None:
-        """Gives results between texts and pictures the probability that they are right, or says why it cannot.
+        """Adds to results between texts and pictures the probability that they are right, or says why it cannot.
 
-        It is fitted to validation items, with their source captions and translations, of the data that the run was
-        trained on: they search what users search and, if it is not there, their own item (or, where captions are
-        searched, caption). No caption of a test item is read.
+        It is fitted to validation items of the run's data set. Their source captions and translations (or, if captions
+        are searched, their pictures) query the entries that users search, plus their own item (or caption) if its item
+        is not among these. No caption of a test item is read.
         """
         about = {**self._about, "probability": [FITTED_QUERIES, FITTED_RESULTS, LEAST]}
         own = self.trained.parent("dataset")
@@ -312,7 +312,7 @@ class Searcher:
             self._probability = HitProbability(*fitted.rows_VD[:, 0].tolist())
 
     def _fitted(self) -> Vectors:
-        """The numbers of a `HitProbability`, as rows."""
+        """Fits a `HitProbability` and returns its numbers as rows; ArtifactError if that is not possible."""
         data = dataset.read(self._inputs.parent(self.trained, "dataset"))
         frames = [data.captions[data.captions["lang"] == data.source_lang], *self._translated()]
         captions = self.readable(pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames]))
@@ -365,7 +365,7 @@ class Searcher:
 
     @cached_property
     def encoder(self) -> PictureEncoder:
-        """Encodes pictures as the run's features were; for a run that reads pictures itself, prepares them."""
+        """Encodes query pictures as the run's features were; prepares pixels for a run that reads pictures itself."""
         return PictureEncoder(self.features, self._device, self._method.config.needs())
 
     def examples(self, count: int) -> list[str]:
@@ -378,20 +378,20 @@ class Searcher:
         return []
 
     def queries(self, item_ids: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yields captions of items that the run can encode, and what they are: by language, in the order of the run's.
+        """Yields the captions of items that the run can encode, after a description, by language in the run's order.
 
-        Those by people come before the translations that the run was trained on.
+        In each language, human captions come before the translations that the run was trained on.
         """
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
         chosen = set(item_ids)
-        for lang in self.langs:  # translations are read only where they are asked for
+        for lang in self.langs:  # translations are read only when needed
             for number, captions in enumerate(chain([self.data.captions], self._translated() if own else ())):
                 found = self.readable(captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)])
                 if len(found):
                     yield f"translations into {lang}" if number else f"captions in {lang}", found
 
     def image(self, item_id: str) -> Path | None:
-        """The media file of an item; None if it has none inside the media root, or does not exist."""
+        """Returns the media file of an item; None if it has none inside the media root, or there is no such item."""
         return dataset.media_path(self._root, self._media.get(item_id))
 
     def vectors(self, texts: Sequence[str]) -> Tensor:
@@ -440,8 +440,8 @@ class Searcher:
     def _indexed(self, query_QD: Tensor, top: int) -> Iterator[Nearest]:
         """Compares every query with the candidates of an index.
 
-        The uncertainty is computed on these candidates; it is None if they are fewer than the method's uncertainty
-        reads, or if that reads the whole gallery.
+        The uncertainty is computed on these candidates; it is None if they are fewer than the method needs for it,
+        or if it needs the whole gallery.
         """
         assert self._index is not None
         near_QK = self._index.nearest(query_QD, min(len(self.ids), max(top, self._candidates)))
@@ -464,7 +464,7 @@ class Searcher:
 
     @cached_property
     def _shown(self) -> dict[str, tuple[str, str, str | None, str | None]]:
-        """Item and text of each entry, with id and language of a caption; of an item its first source caption."""
+        """Maps entries to item, text, caption id and language; the text of an item is its first source caption."""
         table = self.data.captions
         if self.options.find == "captions":
             rows = zip(table["caption_id"], table["item_id"], table["text"], table["lang"], strict=True)
@@ -512,7 +512,7 @@ def answers(searcher: Searcher, queries: Iterable[str] | Path, top: int) -> Iter
 
 
 def warn_of_unknown(found: Sequence[Answer]) -> None:
-    """Names queries without a word that the text encoder knows."""
+    """Warns of queries in which the text encoder knows no word."""
     unknown = [answer.query for answer in found if not answer.known]
     if unknown:
         shown = ", ".join(map(repr, unknown[:5])) + (", ..." if len(unknown) > 5 else "")

@@ -1,4 +1,4 @@
-"""Whether a run was trained on the words of a query; training texts are read only as far as the answer needs."""
+"""Whether a run was trained on the words of a query; training texts are read only as far as needed."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
@@ -14,12 +14,12 @@ _CHUNK = 4096
 class Vocabulary:
     """The words of some texts, as the n-gram tokenizer sees them.
 
-    Hashing gives every n-gram a row of the table, trained or not, so the table cannot tell; the texts can. A word is
+    Hashing gives every n-gram a row of the table, trained or not, so only the texts show what was trained. A word is
     known if they contain it, or at least half of its n-grams: `gatitos` if they contain `gatos`.
     """
 
     def __init__(self, tokenizer: NgramTokenizer, texts: Iterable[str]) -> None:
-        """Keep the texts; none is read before the first query."""
+        """Stores the texts; none is read before the first query."""
         self._tokenizer, self._texts = tokenizer, iter(texts)
         self._pieces: set[str] = set()
         self._words = ""
@@ -43,7 +43,7 @@ class Vocabulary:
 
 
 def vocabulary_of(workspace: Workspace, run: base.Artifact, tokenizer: Tokenizer) -> Vocabulary | HFTokenizer | None:
-    """What `knows` which words a run's text encoder was trained on; None if the run reads text features and no words.
+    """Returns the object whose `knows` tells if a run was trained on a query's words; None if it reads text features.
 
     The tokenizer of a transformers model knows the words of its vocabulary.
     """
