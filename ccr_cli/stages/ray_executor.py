@@ -1,9 +1,9 @@
 """Translation or extraction on a Ray cluster (`--executor ray`): each part is a task.
 
 A part is the same as with `--shard`. Its results are on disk as soon as they exist, in the cache of translations or in
-pieces of features, on a file system that all workers share. So another worker resumes the part of one that was lost,
-and the command itself makes the artifact from the files, as without Ray. No result passes through Ray, and no API key:
-these are in the environment of each worker.
+pieces of features, on a file system that all workers share. So if a worker is lost, another resumes its part, and the
+command itself makes the artifact from the files, as without Ray. Neither results nor API keys pass through Ray; the
+keys are in the environment of each worker.
 """
 
 import io
@@ -63,7 +63,7 @@ class Place:
 
     workspace: Path
     data: Path
-    """The data set."""
+    """Folder of the data set."""
     folder: Path
     """Current directory of the command, the base of relative paths in options."""
     cache: Path
@@ -75,7 +75,7 @@ class Place:
 def translate_on_ray(inputs: Inputs, options: TranslateOptions, parts: int | None) -> None:
     """Translates the sentences into the cache on a cluster, in `parts` parts; `translate` then makes the artifact.
 
-    None leaves the number of parts to the cluster's size.
+    If `parts` is None, their number depends on the size of the cluster.
 
     Raises:
         UnavailableError: If the engine, its model, the language pair or Ray is not available.
@@ -141,7 +141,7 @@ def _divide(groups: int, parts: int | None, slots: int) -> list[WorkPart]:
 
 @contextmanager
 def _place(inputs: Inputs, data: base.Artifact, cache: Path | None, visible: Sequence[Path] = ()) -> Iterator[Place]:
-    """Returns the workers' environment, with a marker file in the workspace (and the cache) for them to find."""
+    """Yields the workers' environment, with a marker file in the workspace (and the cache) that they must see."""
     root, cached = inputs.workspace.root.absolute(), (cache or cache_folder()).absolute()
     with ExitStack() as stack:
         marks = []
@@ -243,8 +243,8 @@ def do_part(work: _Work, place: Place, part: WorkPart, threads: int) -> _Counts 
 def worker_needs(nodes: Sequence[dict[str, Any]], device: torch.device) -> tuple[dict[str, int], int]:
     """Returns the resources that a worker needs, and for how many workers there is room now.
 
-    On GPUs a worker needs one, with its share of its node's processors; else as many processors as `OMP_NUM_THREADS`
-    sets for this command, because their number decides the last bits, and one if it is not set.
+    On GPUs, a worker needs one GPU and its share of the node's processors. Otherwise it needs as many processors as
+    `OMP_NUM_THREADS` sets for this command, or one; their number affects the last bits of the results.
     """
     available = [node["Resources"] for node in nodes if node["Alive"]]
     if device.type == "cuda":

@@ -81,7 +81,7 @@ def export_run(
     Raises:
         ArtifactError: If the export does not reproduce the run's similarities.
         UnavailableError: If ONNX needs packages that are not installed.
-        UsageError: If the text encoder pools by itself or cannot become ONNX, or an evaluation is of several runs.
+        UsageError: If the text encoder or its own pooling cannot be exported, or an evaluation is of several runs.
     """
     settings = run.config(trained)
     if onnx:

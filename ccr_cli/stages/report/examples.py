@@ -1,6 +1,6 @@
-"""Examples for a report, by the best run of each language: searches, maps of embeddings, and the inside of models.
+"""Examples for a report from the best run of each language: searches, maps of embeddings, and the inside of models.
 
-Nobody picks the examples: a fixed seed draws them without a look at the results.
+The examples are not hand-picked: a fixed seed draws them regardless of the results.
 
 Shape suffixes: B pairs of a batch, D embedding, V items, T captions, L tokens of a caption, M of its translation.
 """
@@ -30,17 +30,17 @@ from ccr_cli.stages.shared.triplets import gallery, read_visuals, texts_by_sourc
 TOP = 5
 """Results of an example search."""
 FEWEST, LONGEST = 2, 10
-"""Tokens of a text whose attention is shown."""
+"""Fewest and most tokens of a text whose attention is shown."""
 SELECTED_BY = {"mt": 2, "human": 1}
-"""Preference among the validation queries that chose the epoch: their figures cannot be compared with each other."""
+"""Preference among kinds of validation queries that chose the epoch, as figures of different kinds do not compare."""
 
 
 def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:
     """The best run of each language and data set.
 
-    Best is the highest SumR on validation among runs selected by the same kind of queries: machine-translated ones if
-    there are any, else human ones. A run trained on categories is taken, by mAP, where there is no other; one whose
-    judge knows the truth is never taken.
+    Best means the highest validation SumR among runs whose epoch was chosen by the same kind of queries:
+    machine-translated if there are such runs, else human. A run trained on categories is taken (by mAP) only if there
+    is no other; a run whose judge knows the truth is never taken.
     """
     best: dict[tuple[str, str], tuple[tuple[bool, int, float], base.Artifact]] = {}
     for artifact in inputs.all("run"):
@@ -57,7 +57,7 @@ def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:
 
 
 def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str) -> tuple[bool, int, float]:
-    """How good a run is in a language, after the epoch that was kept."""
+    """Returns a sort key of how good a run is in a language, at the epoch that was kept."""
     history, figure = run.history(artifact), f"val.{criterion}"
     if figure not in history or history[figure].isna().all():
         return criterion == "SumR", 0, 0.0
@@ -68,12 +68,12 @@ def _validation(artifact: base.Artifact, select: str, criterion: str, lang: str)
 
 @dataclass(frozen=True)
 class _Captions:
-    """The captions of the items of a split, and the glosses of items."""
+    """The captions of the items of a split, and a gloss of each item."""
 
     frame: pd.DataFrame
     source_lang: str
     gloss_of: "pd.Series[Any]"
-    """By item, its first caption in the source language."""
+    """The first caption of each item in the source language."""
 
     def of(self, lang: str, k: int | None = None) -> pd.DataFrame:
         """The captions in a language; with `k` only the k-th of each item."""
@@ -82,7 +82,7 @@ class _Captions:
 
 
 def _draw(what: str, lang: str, number: int, count: int) -> np.ndarray:
-    """`count` of `number` places in order, drawn by a fixed seed."""
+    """Draws `count` of `number` positions with a fixed seed; returns them in order."""
     return np.sort(np.random.default_rng(derive(0, what, lang)).permutation(number)[:count])
 
 
@@ -108,9 +108,9 @@ class Examples:
         return _Captions(data.captions[data.captions["item_id"].isin(items)], data.source_lang, glosses)
 
     def searches(self, count: int) -> list[ExampleSearch]:
-        """Searches with the best run of each data set and language, by data set and language.
+        """Searches with the best run of each data set and language, in the order of `best_runs`.
 
-        The queries are `count` short human captions (k = 0) per language; none where there are no human queries.
+        The queries are `count` human captions (k = 0) per language; a language without human captions is left out.
         """
         examples = []
         for lang, trained in best_runs(self.inputs):
@@ -156,8 +156,8 @@ class Examples:
     def internals(self, count: int) -> ModelInternals:
         """`count` examples of each kind from inside models.
 
-        Of each method that has some, the run with the least noise and the lowest seed shows them. Picture queries are
-        searched with the best runs.
+        Soft targets and attention come from one run each: of those whose method has them, the one with the least noise,
+        then the lowest seed. Picture queries are searched with the best runs.
         """
         with_targets, with_attention = (self._first_able(ability) for ability in ("soft_targets", "attention"))
         return ModelInternals(
@@ -167,7 +167,7 @@ class Examples:
         )
 
     def _first_able(self, ability: str) -> base.Artifact | None:
-        """The run that shows an ability of its method."""
+        """Returns the run with the least noise, then the lowest seed, whose method has an ability; None if none has."""
         able = []
         for artifact in self.inputs.all("run"):
             config = run.config(artifact)
@@ -177,9 +177,9 @@ class Examples:
         return min(able, key=lambda entry: entry[:3])[3] if able else None
 
     def _targets(self, trained: base.Artifact, count: int) -> Iterator[ExampleSearch]:
-        """Captions with the shares that soft targets give to the pictures of a batch, from the surest on.
+        """Yields captions, from the surest to the least sure, with their soft targets over the pictures of a batch.
 
-        The batch has a caption per item.
+        The batch has one caption per item.
         """
         lang, captions = run.langs(run.config(trained))[0], self._captions(trained)
         text_of = captions.of(lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
@@ -203,7 +203,7 @@ class Examples:
             yield ExampleSearch(query, lang, hits, own, trained.name, gloss_lang=captions.source_lang)
 
     def _attention(self, trained: base.Artifact, count: int) -> Iterator[CrossAttention]:
-        """Captions of a readable length with the translations that the run was trained on."""
+        """Yields the attention between captions of readable length and the translations that the run was trained on."""
         captions = self._captions(trained)
         method: Any
         method, tokenizer = load_method(trained, self.on)
@@ -223,7 +223,7 @@ class Examples:
                     yield CrossAttention(trained.name, lang, tokens[0], tokens[1], share_LM)
 
     def _pictures(self, trained: base.Artifact, lang: str, count: int) -> Iterator[ExampleSearch]:
-        """Pictures of items with human captions, and the captions found for them."""
+        """Yields pictures of items with human captions, and the captions found for them."""
         captions = self._captions(trained)
         ids = list(dict.fromkeys(captions.of(lang)["item_id"]))
         if not ids:

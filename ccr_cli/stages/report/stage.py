@@ -41,15 +41,15 @@ _BLOCK = 1 << 16
 def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compose.Overview]:
     """Reports on evaluations, diagnoses and translations.
 
-    Takes the given evaluations and diagnoses, and those in the workspace of the given runs; without any of these, all
-    of the given data sets, else of the workspace; and the translations that are given or were trained on. What was made
-    from a run that was retrained or deleted since is left out.
+    Covers the given evaluations and diagnoses, and those of the given runs; if none of these are given, all of the
+    given data sets, else of the workspace. Also covers the translations that are given or that runs were trained on.
+    An artifact that is not given is left out if one of its runs was retrained since, or all of them were deleted.
 
-    By default the report's name is the main data set and language, and six hex digits of what it is made from, so that
-    a report on other results has another name. Returns also its findings and tables.
+    By default the report is named by its main data set and language and six hex digits of a hash of its content, so
+    that a report on other results has another name. Also returns its findings and tables.
 
     Raises:
-        ArtifactError: If there is no evaluation and no translation.
+        ArtifactError: If there is no evaluation and no translation, or a given one is stale.
     """
     refuse_unknown(options.split)
     examples, shown = Examples(inputs, options.split, options.device), dict[str, Any]()
@@ -74,7 +74,7 @@ def summary(inputs: Inputs) -> compose.Overview:
 
 
 def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
-    """Reads all that a report shows; errors as for `report`. `shown` are further fields of the data."""
+    """Reads everything that a report shows; errors as for `report`. `shown` holds further fields of the data."""
     evaluations, diagnoses, runs = _select(inputs)
     of_runs, of_translations = ([d for d in diagnoses if diagnosis.of_run(d) is kind] for kind in (True, False))
     for judged in of_translations:
@@ -153,7 +153,7 @@ def _name(data: content.ReportData, request: dict[str, Any]) -> str:
 
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
-    """Evaluations, diagnoses, and their runs by id; an ensemble belongs to the given runs if all of its runs do."""
+    """Selects evaluations, diagnoses, and their runs by id; an ensemble is selected if all of its runs are given."""
     explicit = {a.id for a in inputs.named if a.kind in ("run", "evaluation", "diagnosis")}
     chosen = {a.id for a in inputs.named if a.kind == "run"}
     chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
@@ -235,7 +235,7 @@ def _facts(
 def _costs(
     inputs: Inputs, runs: Mapping[str, base.Artifact], evaluations: Sequence[base.Artifact]
 ) -> dict[str, SystemCost]:
-    """What each run costs, from what training, evaluation and extraction recorded outside of their identity."""
+    """Returns what each run costs, as recorded by training, evaluation and extraction outside of their identity."""
     rates: dict[str, list[float]] = {}
     for artifact in evaluations:
         if rate := (artifact.about.get("environment") or {}).get("texts_per_second"):
@@ -254,7 +254,7 @@ def _costs(
             texts_per_second=float(np.median(rates.get(run_id, [math.nan]))),
             items_per_second=of_features.get("items_per_second", math.nan),
             run_bytes=float(sum(sizes)),
-            encoder_bytes=of_features.get("weights_bytes") or math.nan,  # older features say 0 of some encoders
+            encoder_bytes=of_features.get("weights_bytes") or math.nan,  # older features record 0 for some encoders
             langs=tuple(sorted(langs)) if artifact.counts.get("epochs") else (),
             devices=tuple({str(e["device"]) for e in (environment, of_features) if e.get("device")}),
         )
@@ -267,7 +267,7 @@ def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label)
 
 
 def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, comparable.RunFacts]) -> comparable.RunFacts:
-    """What the runs of an ensemble have in common, under a label of all."""
+    """Returns the facts that the runs of an ensemble have in common, under a joint label."""
     known = [facts[link.id] for link in artifact.parents if link.kind == "run" and link.id in facts]
     result = evaluation.results(artifact)[0]
     label = str(result["label"])
@@ -280,7 +280,7 @@ def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, comparable.RunF
 
 
 def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
-    """The lists by which its translations were partly redone (`ccr translate --only`): six hex digits of each."""
+    """Returns six hex digits of each list by which a run's translations were partly redone (`ccr translate --only`)."""
     with suppress(ArtifactError):
         translations = chain(*translations_of(inputs.workspace, artifact)[0].values())
         lists = [t.request["only"]["sha256"][:6] for t in translations if "only" in t.request]
@@ -289,7 +289,7 @@ def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
 
 
 def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) -> str:
-    """Visual and text encoder; imported features go by the encoder named at their import."""
+    """Names the visual and the text encoder; imported features have the encoder named at their import."""
     visual = config.get("features")
     with suppress(ArtifactError):
         request = inputs.workspace.parent(artifact, "features").request
@@ -352,10 +352,10 @@ def _datasets(inputs: Inputs, artifacts: Iterable[base.Artifact]) -> list[conten
 def _translations(
     inputs: Inputs, runs: Iterable[base.Artifact]
 ) -> tuple[list[content.ReportTranslation], list[base.Artifact]]:
-    """Reads the given translations and those of runs, with their artifacts; without given ones, all of the workspace.
+    """Reads the translations that are given or that runs used, and their artifacts; without inputs, the workspace's.
 
     Raises:
-        ArtifactError: If a given one does not fit its data set any more.
+        ArtifactError: If a given translation no longer fits its data set.
     """
     chosen = {a.id: a for a in inputs.named if a.kind == "translation"}
     explicit = set(chosen)
@@ -412,7 +412,7 @@ def _text_hashes(artifact: base.Artifact) -> dict[str, str]:
 
 
 def _text_hash(rows: pd.DataFrame) -> str:
-    """A hash in blocks: as one JSON text the captions of millions would be in memory several times."""
+    """Hashes rows in blocks: as one JSON text, millions of captions would be in memory several times."""
     blocks = (rows.iloc[first : first + _BLOCK].to_numpy().tolist() for first in range(0, len(rows), _BLOCK))
     return base.sha256_text("".join(base.sha256_text(base.canonical_json(block)) for block in blocks))
 

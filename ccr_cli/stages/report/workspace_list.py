@@ -48,7 +48,7 @@ class Entry:
 
 
 def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None) -> list[Entry]:
-    """Lists a workspace with what is unfinished, or only what was chosen.
+    """Lists the artifacts of a workspace, unfinished ones included, or only those that were chosen.
 
     The order is that of the pipeline, the newest first within each kind.
     """

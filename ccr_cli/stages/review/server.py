@@ -20,7 +20,7 @@ from ccr_cli.stages.search.server import MOST_PIXELS, access_rules, add_page, li
 from ccr_cli.stages.search.server_guard import AccessRules, Guard
 
 MOST_BYTES, MOST_LETTERS = 64 << 10, 2000
-"""Of a request's body, and of a correction."""
+"""Limits of a request's body and of a correction."""
 SIDE, KEPT = 800, 128
 """Longest side of a shown picture in pixels, and how many are kept in memory."""
 
@@ -82,5 +82,5 @@ def application(review: Review, rules: AccessRules) -> Guard:
 
 
 def serve(review: Review, options: ListenOptions, listening: socket.socket, ready: Callable[[str], None]) -> None:
-    """Serves a review until it is stopped; the rest as for `listen`."""
+    """Serves a review until it is stopped; other arguments as for `listen`."""
     listen(application(review, access_rules(options, MOST_BYTES)), options, listening, ready)

@@ -29,12 +29,12 @@ class Review:
 
     def __init__(self, pairs: Sequence[dict[str, Any]], log: review_file.ReviewFile, reviewer: str, second: bool):
         self.pairs = {int(pair["place"]): pair for pair in pairs}
-        """By place, in order."""
+        """Pairs by place, in order."""
         self._keys = {place: log.key(pair) for place, pair in self.pairs.items()}
         self.log, self.reviewer, self.second = log, reviewer, second
 
     def judge(self, place: int, verdict: str, correction: str = "") -> None:
-        """Writes a verdict; errors as for `ReviewFile.add`, and ValueError on a correction that corrects nothing."""
+        """Writes a verdict; errors as for `ReviewFile.add`, or ValueError if a correction is invalid or void."""
         correction = one_line(correction)
         if correction and (verdict != NOISY or HIDDEN.search(correction)):
             raise ValueError("a correction has control characters, or a verdict other than noisy")
@@ -43,7 +43,7 @@ class Review:
         self.log.add(self.pairs[place], self.reviewer, verdict, correction)
 
     def undo(self) -> int:
-        """Takes back the reviewer's last verdict here, and returns its place; ValueError without one."""
+        """Undoes the reviewer's last verdict on these pairs and returns its place; ValueError if there is none."""
         latest = self._latest()
         own = {by[self.reviewer]: p for p, k in self._keys.items() if self.reviewer in (by := latest.get(k, {}))}
         if not own:
@@ -53,7 +53,7 @@ class Review:
         return place
 
     def state(self, place: int | None = None) -> dict[str, Any]:
-        """The pair to judge next, or the one at a place, and the figures so far."""
+        """Returns the pair at a place, else the next one to judge, and the figures so far."""
         latest, verdicts = self._latest(), self.log.verdicts
         rows = {p: latest.get(key, {}) for p, key in self._keys.items()}
         judged = {p: {r: n for r, n in by.items() if verdicts[n].verdict != NOT_JUDGED} for p, by in rows.items()}
@@ -79,7 +79,7 @@ class Review:
         return last_verdicts((row.pair, row.reviewer, row.verdict) for row in self.log.verdicts)
 
     def _agreement(self, judged: Mapping[int, Mapping[str, int]]) -> Iterator[dict[str, Any]]:
-        """How far each two reviewers agree on the pairs that both have judged."""
+        """Yields the agreement of every two reviewers on the pairs that both have judged."""
         names = sorted({name for by in judged.values() for name in by})
         for one, other in itertools.combinations(names, 2):
             both = [(by[one], by[other]) for by in judged.values() if one in by and other in by]
@@ -89,7 +89,7 @@ class Review:
                 yield {"reviewers": [one, other], "pairs": len(both), "equal": equal, "kappa": kappa}
 
     def _shown(self, place: int) -> dict[str, Any]:
-        """A pair as the page gets it: texts as parts, each with whether its words are doubted."""
+        """Returns a pair for the page, its texts split into parts that are marked as doubted or not."""
         pair = self.pairs[place]
         scripts = expected_scripts(pair["lang"]) or frozenset()
         return {
@@ -108,18 +108,18 @@ class Review:
 
 
 def _parts(text: str, spans: Sequence[tuple[int, int]]) -> list[tuple[str, bool]]:
-    """A text in parts, each with whether it is one of the spans (in ascending order)."""
+    """Splits a text at spans (in ascending order); each part comes with whether it is a span."""
     cuts = [0, *itertools.chain.from_iterable(spans), len(text)]
     return [(plain(text[a:b]), bool(n % 2)) for n, (a, b) in enumerate(itertools.pairwise(cuts)) if a < b]
 
 
 @contextmanager
 def open_review(inputs: Inputs, options: ReviewOptions) -> Iterator[Review]:
-    """Opens the review of a diagnosis, which no other process may have open.
+    """Opens the review of a diagnosis, exclusively for this process.
 
     Raises:
         ArtifactError: If there is no diagnosis, or it has no translations to review.
-        UsageError: If the file is of something else, has only verdicts on other pairs, or the name is no name.
+        UsageError: If the file is of another kind or has no fitting verdicts, or language or reviewer are not valid.
         LockedError: If another process has the file open.
     """
     reviewer = reviewer_name(options.reviewer)

@@ -34,9 +34,9 @@ JOURNAL = "journal"
 
 
 def training_data(inputs: Inputs, only: Path | None = None) -> base.Artifact:
-    """The data set given, else the one that the given artifacts were made from, else the workspace's only one.
+    """Returns the data set given, else the one that the given artifacts were made from, else the workspace's only one.
 
-    Of several in the workspace it is the one that a list of captions, `only`, is about.
+    If the workspace has several, it is the one that `only`, a list of captions, is about.
     """
     listed = retranslate.data_sets(inputs, only) if only and not inputs.named else None
 
@@ -73,7 +73,7 @@ def usual_request(lang: str, engine: str) -> dict[str, Any]:
 
 
 def _in_request(options: Mapping[str, Any]) -> dict[str, Any]:
-    """An engine's own options in a request, with a prefix: `recorded` has an option `engine`."""
+    """Prefixes an engine's own options for a request, because `recorded` has an option `engine`."""
     return {f"set.{key}": value for key, value in options.items()}
 
 
@@ -137,7 +137,7 @@ class TranslationJob:
         request |= self.again.request if self.again else {}
         request |= registry.installed_source("translators", engine)
         self.usage: dict[str, dict[str, Any]] = {}
-        """Tokens by direction, of an engine that counts them."""
+        """Tokens by direction, if the engine counts them."""
         self.request = request if self._by_hand else request | _in_request(identified(self._module, self._config))
         if self.again:
             self.again.refuse_same(self.request)
@@ -164,7 +164,7 @@ class TranslationJob:
             raise
 
     def state(self) -> str:
-        """How far the artifact is: done, unfinished or to do."""
+        """Returns the state of the artifact: done, unfinished or to do."""
         return build_state(lambda rehearsal: self.build(lambda site: {}, rehearsal), self._workspace)
 
     @property
@@ -192,7 +192,7 @@ class TranslationJob:
         return True
 
     def with_apertium(self, error: UnavailableError) -> UnavailableError:
-        """The error with Apertium as a further hint, where it could replace what `auto` chose."""
+        """Adds Apertium to the hint of an error if it could replace the engine that `auto` chose."""
         if self.options.engine != "auto":
             return error
         reaches = registry.load("translators", "apertium").reaches
@@ -203,7 +203,7 @@ class TranslationJob:
 
     @cached_property
     def chains(self) -> list[tuple[list[Step], pd.DataFrame]]:
-        """Chains of steps, each step on the results of the one before, with the captions that the chain starts with."""
+        """Chains of steps, each on the results of the one before, and the captions that each chain starts with."""
         home, lang = self.source.source_lang, self.options.lang
         steps = []
         for number in range(1, self.options.rounds):
@@ -236,7 +236,7 @@ class TranslationJob:
         return self.again.corrected(self._captions(self.source.source_lang), self.options.lang)
 
     def _refuse_taken_ids(self, chains: list[tuple[list[Step], pd.DataFrame]]) -> None:
-        """A translation is called `CAPTION@LANG`: no caption of the data set may have that id."""
+        """Raises ArtifactError if a caption of the data set has the id of a translation, `CAPTION@LANG`."""
         taken = set(self.source.captions["caption_id"])
         for steps, rows in chains:
             suffix = ""
@@ -249,10 +249,10 @@ class TranslationJob:
                     raise ArtifactError(f"{self._data.file('captions.parquet')}: {message}", hint=hint)
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:
-        """Translates everything but the `earlier` results of each step, and adds each step's engine to `environment`.
+        """Translates all captions but those with `earlier` results, and adds each step's engine to `environment`.
 
         Returns:
-            A row per caption and direction; `status` is `ok` or the reason of the failure.
+            A row per caption and direction; `status` is `ok` or the reason for the failure.
         """
         frames: list[pd.DataFrame] = [] if self.corrected is None else [self.corrected]
         rounds: list[pd.DataFrame] = []
@@ -303,7 +303,7 @@ class TranslationJob:
         return {**facts, "sentences": sentences, "cached": cached}
 
     def refuse_too_many(self, frame: pd.DataFrame, engines: Engines) -> None:
-        """Stops with an error if more than the fraction `max_failed` of the captions failed."""
+        """Raises CcrError if more than the fraction `max_failed` of the captions failed."""
         failed = frame.loc[frame["status"] != "ok", ["caption_id", "direction", "status"]]
         first = "".join(f"{row.caption_id} ({row.direction}): {row.status}" for row in failed.head(1).itertuples())
         try:
@@ -319,7 +319,7 @@ class TranslationJob:
     def coverage(self, engines: Engines) -> tuple[str, str] | None:
         """How much of the data set the user's own table holds, and what to do if that is too little; None without one.
 
-        Of two lines for the same text one is used.
+        Only one of several lines for the same text counts as used.
         """
         if not getattr(engines.config, "table", ""):
             return None
@@ -349,7 +349,7 @@ class TranslationJob:
         return f"{used} of the {lines} lines of {table.name} are used: it holds {splits}", hint
 
     def recordings(self) -> str:
-        """Whose recorded translations are used and which others there are; "" without a choice."""
+        """Says whose recorded translations are used and which others exist; "" if there is no choice."""
         if self.engine != "recorded" or self._config.table:
             return ""
         engines = self._module.engines(self.source.artifact.path, self.source.source_lang, self.options.lang)
@@ -366,7 +366,7 @@ class TranslationJob:
         return rows.assign(text=rows["text"].map(normal))
 
     def earlier(self, folder: Path) -> dict[str, Results]:
-        """The results of each step in a building folder that starts from a complete artifact (`--retry-failed`)."""
+        """Reads each step's results from a building folder that starts from a complete artifact (`--retry-failed`)."""
         path = folder / "captions.parquet"
         if not path.is_file() or self.engine == "recorded":
             return {}
@@ -388,7 +388,7 @@ class TranslationJob:
 def walk(
     engines: Engines, steps: list[Step], captions: pd.DataFrame, part: WorkPart, earlier: Mapping[str, Results]
 ) -> Iterator[tuple[Step, Results]]:
-    """Takes one step after the other, each on the results of the one before."""
+    """Runs the steps in turn, each on the results of the one before; yields each step with its results."""
     groups = part.take(begin(captions["text"]))
     for step in steps:
         results = run(engines, step, groups, earlier.get(step.direction, {}))
@@ -410,7 +410,7 @@ def _rows(
         rows: The captions, or the rows of the step before.
         step: The step.
         results: The result of each text.
-        own: The result of captions, by id and text, that have another one than their text.
+        own: Results by caption id and text, which take precedence over `results`.
         facts: The engine's description.
     """
     outcomes = [

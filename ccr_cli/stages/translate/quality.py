@@ -29,7 +29,7 @@ class References:
     caption_set: str
     """Set of the references."""
     kind: Kind
-    """`translation`: each of its own caption; `caption`: of the same item, written without the caption."""
+    """`translation`: each translates its own caption; `caption`: each describes the same item, independently of it."""
     of: Texts
     """References by `caption_id` of the translated caption."""
 
@@ -63,7 +63,7 @@ def references(source: Dataset, lang: str, target: str) -> tuple[list[References
 
 
 def _join(rows: pd.DataFrame, pool: pd.DataFrame, kind: Kind) -> Texts:
-    """The references of each caption: by item, and for translations by number too."""
+    """Matches references to captions by item and, for translations, by caption number."""
     keys = ["item_id", "k"] if kind == "translation" else ["item_id"]
     pairs = rows[["caption_id", *keys]].merge(pool.sort_values("k", kind="stable")[[*keys, "text"]], on=keys)
     texts: Texts = {}

@@ -20,18 +20,18 @@ from ccr_cli.stages.shared.judged_texts import forward_texts, judged, texts_of
 
 @dataclass(frozen=True)
 class Retranslation:
-    """Which captions get a new translation, and the translation that has the others."""
+    """The captions that get a new translation, and the translation that the others are kept from."""
 
     original: base.Artifact
     captions: frozenset[str]
     corrections: Mapping[str, str]
-    """The translations that a person typed, by some of the captions; an engine translates the others."""
+    """Translations that a person typed, by caption; an engine translates the other captions."""
     sha256: str
-    """Of the list that names the captions."""
+    """Hash of the list that names the captions."""
     engine_named: bool
     """Whether the command line names an engine; else a list that changes no text is an error."""
     evaluated: Sequence[str] = ()
-    """The splits other than training of these captions."""
+    """The splits of these captions, without training."""
     no_correction: str = "no corrections"
     """What the list lacks, if no caption is corrected."""
 
@@ -42,7 +42,7 @@ class Retranslation:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The part of the original's request that this one shares, and which captions are made anew."""
+        """The part of the original's request that this one shares, with an identification of the new translations."""
         shared = {key: self.original.request[key] for key in ("split", "back", "queries")}
         only: dict[str, Any] = {"sha256": self.sha256, "of": self.original.request}
         only |= {"corrected": len(self.corrections)} if self.corrections else {}
@@ -82,7 +82,7 @@ class Retranslation:
         return {caption + ending for caption in self.captions for ending in endings}
 
     def merge(self, new: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
-        """Puts the new rows, in `lang` and in the source language, in the place of the original's."""
+        """Replaces the original's rows of these captions by the new rows, in `lang` and in the source language."""
         before = translation.read(self.original)
         kept = before[~before["caption_id"].isin(self.ids(lang, home))].copy()
         kept.loc[kept["status"] != "ok", "status"] = f"not translated in {self.original.name}"
@@ -105,7 +105,7 @@ class Retranslation:
 def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
     """The ids of the workspace's data sets that a list of captions may be about; None if there is no choice.
 
-    They have its captions; of several those with most of its texts, in a translation too.
+    They have all its captions; if several do, those with most of its source texts, then of its translations.
 
     Raises:
         ArtifactError: If no data set has the captions.

@@ -1,7 +1,7 @@
 """translate: machine translation of a data set's captions into one language, and back, and of queries.
 
-Several workers may each translate their part of the sentences into the cache: those of an array of jobs
-(`--shard 3/64`) or the processes of `torchrun`. Making the artifact takes the sentences from there.
+Several workers, jobs of an array (`--shard 3/64`) or processes of `torchrun`, may each translate their part of the
+sentences into the cache, from which the artifact is then made.
 """
 
 import shutil
@@ -88,17 +88,17 @@ def _write(site: Build, job: TranslationJob) -> dict[str, int]:
 
 
 def jobs_of(inputs: Inputs, options: TranslateOptions) -> list[TranslateOptions]:
-    """The options of each translation that is to be made: for every language, or those of the list, every engine."""
+    """Returns the options of each translation to make: every engine, in every language given or in the list."""
     langs = options.languages() or (languages(options.only, inputs.named) if options.only else [])
     return [replace(options, lang=lang, engine=engine) for lang in langs for engine in options.engines()]
 
 
 def each_job(jobs: Sequence[TranslateOptions], work: Callable[[TranslateOptions], None]) -> CcrError | None:
-    """Does the work for one language and engine after the other; a failure of one does not stop the others.
+    """Does the work for each language and engine in turn; a failure of one does not stop the others.
 
-    The failure is printed at once: no engine for the pair, too many failed captions, a name in use. Wrong options and
-    a full disk concern all and end the work. Returns the error to raise at the end, with the exit code of the
-    first failure.
+    A failure (no engine for the pair, too many failed captions, a name in use) is printed at once. Wrong options and a
+    full disk affect all jobs and end the work. Returns the error to raise at the end, with the exit code of the first
+    failure.
     """
     first: CcrError | None = None
     failed: list[str] = []
@@ -129,7 +129,7 @@ def part_of(shard: str | None, languages: Sequence[TranslateOptions], *, noise: 
     """Reads the part that `--shard` names, such as `3/64`; `noise` is whether the command also makes a mismatch.
 
     Raises:
-        UsageError: If there is no such part, the command asks for noise too, or there is no cache to meet in.
+        UsageError: If there is no such part, the command asks for noise too, or the cache is switched off.
     """
     if shard is None:
         return None
@@ -175,7 +175,7 @@ def translate_part(inputs: Inputs, options: TranslateOptions, part: WorkPart) ->
 
 
 def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
-    """Translates this process's part, where `torchrun` started several.
+    """Translates this process's part, if `torchrun` started several.
 
     Returns:
         Whether this process makes the artifacts: it is the only one, or the first and all have done their part.
@@ -202,6 +202,6 @@ def share(inputs: Inputs, languages: Sequence[TranslateOptions]) -> bool:
 
 
 def require_cache(languages: Sequence[TranslateOptions]) -> None:
-    """Requires the cache, through which parts exchange their results."""
+    """Raises UsageError if the cache, through which parts exchange their results, is switched off."""
     if any(options.no_cache for options in languages):
         raise UsageError("the parts of a translation meet in the cache", hint="leave out --no-cache; see --cache")

@@ -2,8 +2,8 @@
 
 A step translates sentences from one language into another. The first starts with the sentences of the data set, each
 once, cut into groups of a fixed size in the data set's order; the next translates the results of each group. So groups
-do not depend on the number of workers or on interruptions. Engines form their batches inside a group, and receive
-all of it each time, with the positions of known results.
+do not depend on the number of workers or on interruptions. Engines form their batches inside a group, and always
+receive the whole group, with the positions of known results.
 """
 
 import errno
@@ -31,11 +31,11 @@ from ccr_cli.translators.base import Translation, Translator
 GROUP_SENTENCES = 4096
 
 _HALF = re.compile("[\ud800-\udfff]")
-"""Valid in JSON, but in no file."""
+"""Half of a surrogate pair: valid in JSON, but in no file."""
 
 Groups = list[list[str]]
 Results = dict[str, Translation]
-"""By sentence; one that failed has no text and an error."""
+"""Results by sentence; one that failed has an error and no text."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,15 @@ class Engines:
         return engine
 
     def by_caption(self, step: Step) -> Mapping[tuple[str, str], Translation]:
-        """The results of `recorded`, by caption id and text, that precede those by text."""
+        """Results of `recorded` by caption id and text, which take precedence over those by text."""
         found: Mapping[tuple[str, str], Translation] = getattr(self.of(step), "by_caption", {})
         return found
 
     def config_of(self, step: Step) -> Any:
         """The engine's options for a step.
 
-        On the way back into the data set's language the codes of the languages change places, `back_model` becomes the
-        model, and a prefix, which names the direction, is dropped.
+        For a step back into the data set's language, the language codes are swapped, `back_model` becomes the model,
+        and the prefix, which names the direction, is dropped.
         """
         config = self.config
         if step.target == self.home and hasattr(config, "source_code"):
@@ -117,9 +117,9 @@ def follow(groups: Groups, results: Results) -> Groups:
 
 
 def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
-    """Takes a step, and stores every result as it comes; returns the result of each sentence.
+    """Runs a step and stores every result as it comes; returns the result of each sentence.
 
-    `seed` has further known results.
+    `seed` holds further known results.
     """
     engine, kept = engines.of(step), engines.kept(step)
     if engines.silent:
@@ -144,7 +144,7 @@ def run(engines: Engines, step: Step, groups: Groups, seed: Results) -> Results:
 
 
 def known(groups: Groups, kept: "TranslationCache | None", seed: Results) -> Results:
-    """The known results: the seed, then the cache, which also knows the tokens of a result of the seed."""
+    """Returns the known results; the seed precedes the cache, but equal results keep the cache's token counts."""
     texts = [text for group in groups for text in group]
     cached = kept.read(texts) if kept is not None else {}
     seeded = {text: seed[text] for text in texts if text in seed}
@@ -173,7 +173,7 @@ _QUESTION = "question.json"
 
 
 class TranslationCache:
-    """The sentences that one engine, by its `Translator.identity()`, translated for one pair of languages.
+    """Sentences that one engine (`Translator.identity()`) translated for one pair of languages.
 
     It is a folder of append-only files: the cache, or the journal of a translation without one. Each process that
     writes has a file of its own, so any number of them write at once without waiting. Reading merges the files, oldest
@@ -241,7 +241,7 @@ class TranslationCache:
 
 
 def normal(text: str) -> str:
-    """The form in which sentences are compared and sent: Unicode NFC."""
+    """Normalises a sentence to Unicode NFC, in which sentences are compared and sent."""
     return unicodedata.normalize("NFC", text)
 
 
