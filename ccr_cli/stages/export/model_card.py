@@ -68,7 +68,7 @@ class ExportedEncoder:
 
 
 def card(facts: CardFacts, model: ExportedEncoder, *, folders: Sequence[str] = ()) -> str:
-    """Renders the card of one dual encoder; with `folders`, of a run of several in them, and how to join them."""
+    """Renders the card of one dual encoder; with `folders`, of a run of several in them, with how to join them."""
     tags = ["cross-lingual", "cross-modal", "image-text-retrieval", "ccr", str(facts.settings["method"])]
     return render(
         "model_card.md.j2",

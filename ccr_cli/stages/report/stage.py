@@ -153,7 +153,7 @@ def _name(data: content.ReportData, request: dict[str, Any]) -> str:
 
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
-    """Selects evaluations, diagnoses, and their runs by id; an ensemble is selected if all of its runs are given."""
+    """Selects evaluations, diagnoses, and their runs by id; given runs select an ensemble if all its runs are given."""
     explicit = {a.id for a in inputs.named if a.kind in ("run", "evaluation", "diagnosis")}
     chosen = {a.id for a in inputs.named if a.kind == "run"}
     chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}

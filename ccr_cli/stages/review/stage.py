@@ -34,7 +34,7 @@ class Review:
         self.log, self.reviewer, self.second = log, reviewer, second
 
     def judge(self, place: int, verdict: str, correction: str = "") -> None:
-        """Writes a verdict; errors as for `ReviewFile.add`, or ValueError if a correction is invalid or void."""
+        """Writes a verdict; errors as for `ReviewFile.add`, and ValueError for an invalid or unchanged correction."""
         correction = one_line(correction)
         if correction and (verdict != NOISY or HIDDEN.search(correction)):
             raise ValueError("a correction has control characters, or a verdict other than noisy")

@@ -118,14 +118,14 @@ def estimated_bytes(index: Any, count: int) -> int:
 
 
 def fitting(budget: int, count: int, dim: int) -> tuple[str, int]:
-    """Returns the most exact index of cells that fits into a budget of bytes, and its estimated bytes.
+    """Returns the kind of the most exact index of cells that fits into a budget of bytes, and its estimated bytes.
 
     It holds the vectors in full if they fit, else in float16, else with a byte per dimension, else product-quantised
     with 2 to 32 dimensions per byte (4-bit codes, which train on few vectors). UsageError if none fits.
     """
     codes = ["Flat", "SQfp16", "SQ8", *(f"PQ{dim // size}x4fs" for size in (1, 2, 4, 8, 16) if dim % size == 0)]
     least = 0
-    for code in codes[: None if count >= LEAST * 16 else 3]:  # product quantisers need 16 centres
+    for code in codes[: None if count >= LEAST * 16 else 3]:  # product quantisers train 16 centres
         kind = f"IVF{cells(count)},{code}"
         least = estimated_bytes(untrained(kind, count, dim), count)
         if least <= budget:

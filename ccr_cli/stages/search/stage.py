@@ -269,7 +269,7 @@ class Searcher:
             every = every if (self.data.items["split"] == "test").any() else f"no test items: all {total} are searched"
             say(f"{self.data.name}: {every if chosen == 'all' else which}", style="dim")
         options = self.options
-        self._resolved = cache(self.image)  # resolving a path takes longer than a search; not to read files by
+        self._resolved = cache(self.image)  # resolving takes longer than a search; to read a file, resolve it again
         self._media = dict(zip(self.data.items["item_id"], self.data.items["media"], strict=True))
         self._root = dataset.media_root(data)
         self.langs = languages(inputs.workspace, trained)
