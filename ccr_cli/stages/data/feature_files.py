@@ -130,7 +130,7 @@ def _import(
 
 
 def _tables(name: str, read: LabelledItems) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Returns items and captions; without validation items in the file, a hash moves some training items to validation."""
+    """Returns items and captions; if the file has no validation items, a hash takes some from the training items."""
     width = len(str(len(read.label_V)))
     ids = [f"{name}-{number:0{width}d}" for number in range(1, len(read.label_V) + 1)]
     split = read.split_V
