@@ -1,1 +1,1 @@
-"""Batches, noise, splits, texts as tokens."""
+"""Reading of data sets, features and videos; splits, synthetic noise, tokens and files of pairs."""

@@ -69,12 +69,12 @@ class Assembly:
         self.listed: dict[str, str] = {}
         self.own = variant.own
         self.stems: dict[str, list[str]] = {}
-        """The ids of the lists, by their stem without the ending of a media file."""
+        """The ids of the lists, by their stem: the id without the ending of a media file."""
         self.spelt: dict[str, str] = {}
         """The captions' spelling of an id of the lists, where it differs."""
         self.items: dict[str, _Item] = {}
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
-        """The columns of every caption, and its place in the files; the others are in `tables`, for their size."""
+        """Columns of the captions read last, and their places in the files; the earlier ones are packed in `tables`."""
         self.tables: list[pd.DataFrame] = []
         self.refused: list[dict[str, Any]] = []
         """Failure records of captions that are left out because their text is empty."""
@@ -83,11 +83,11 @@ class Assembly:
         self.translations: dict[str, dict[str, str]] = {}
         """Recorded translations by source text, by the name of their table."""
         self.exceptions: dict[str, list[tuple[str, str, str]]] = {}
-        """By table: source text, translation and id of each caption that has another translation than its text."""
+        """By table: source text, translation and id of each caption not translated as the table translates its text."""
         self.notes: list[str] = []
         """Messages for the user: what was left out, and how much."""
         self.split_rule = ""
-        """How items were divided, where no file says so."""
+        """How ccr divided the items; empty if the files name the splits."""
         self.left_out: Counter[str] = Counter()
         self.unlisted = ""
         """The first id of the captions that no list names."""
@@ -141,7 +141,7 @@ class Assembly:
         return known
 
     def _attempt(self, spec: FileSpec, take: Callable[[FileSpec, Path], None]) -> bool:
-        """Takes what a file holds; returns whether it is there and could be read."""
+        """Reads a file with `take`; returns whether it exists and could be read."""
         place = self.locate(spec.path)
         if place is None:
             return False
@@ -151,7 +151,7 @@ class Assembly:
         except ArtifactError as error:
             if not self.lenient:
                 raise
-            vars(self).update(before)  # nothing of a file that is wrong anywhere is kept
+            vars(self).update(before)  # keep nothing of a file with an error
             self.unread[spec.path] = error.message
         return spec.path not in self.unread
 
@@ -196,7 +196,7 @@ class Assembly:
             raise ArtifactError(f"{place}: no list of a split names an item of it: {ids}", hint=hint)
 
     def _as_listed(self, official: str) -> str:
-        """Returns an id as the lists write it, if only one side has the ending of a media file and one item fits."""
+        """Returns an id as the lists write it, if exactly one id of theirs differs by a missing media ending."""
         found = self.stems.get(stem(official), [])
         if not self.own or official in self.listed or len(found) != 1 or stem(official) not in (official, found[0]):
             return official
@@ -205,7 +205,7 @@ class Assembly:
         return found[0]
 
     def _split(self, spec: FileSpec, record: Record, named: ItemName) -> str:
-        """The split of a caption's item: from the lists, or else from earlier captions, or else from the file."""
+        """Returns the split of a caption's item: from the lists, else from earlier captions, else from the file."""
         named_split = spec.split or SPLIT_NAMES.get(record.split.strip().lower(), "")
         if record.split and not named_split:
             known = ", ".join(SPLIT_NAMES)
@@ -230,7 +230,7 @@ class Assembly:
         return item.split
 
     def _add(self, named: ItemName, split: str, record: Record) -> None:
-        """Adds an item, or what a further record knows of it."""
+        """Adds an item, or completes it from a further record."""
         item = self.items.get(named.item)
         if item is None:
             refuse_id(named.item, record.where)
@@ -293,7 +293,7 @@ class Assembly:
         return ArtifactError(f"{self.variant.name} has no {what}" + (f": {why}" if why else ""), hint=hint)
 
     def _halves(self) -> dict[str, str]:
-        """The split of each drawn item: a hash of seed and item decides, so it is the same everywhere."""
+        """Divides the split to halve into val and test: a hash of seed and item decides, the same on every machine."""
         if not self.variant.halve:
             return {}
         split, seed = self.variant.halve["split"], self.variant.halve["seed"]
@@ -324,7 +324,7 @@ class Assembly:
         return frame.drop(columns="where")
 
     def _translate(self, captions: pd.DataFrame) -> None:
-        """Adds the recorded translations: the first one where a text has several."""
+        """Adds the recorded translations; if a text has several, the first one."""
         specs = [spec for spec in self.variant.files if spec.role == "translations"]
         for spec in specs:
             self._attempt(spec, partial(self._translations, captions))
@@ -336,7 +336,7 @@ class Assembly:
                 self.notes.append(f"{share} have no translation in {name}")
 
     def _translations(self, captions: pd.DataFrame, spec: FileSpec, place: Path) -> None:
-        """Adds the translations of a file by source text, joined by item and number."""
+        """Adds the translations of a file by source text, which is found by item and number."""
         own = captions[captions["lang"] == spec.source]
         if spec.caption_set:
             own = own[own["caption_set"] == spec.caption_set]
@@ -365,7 +365,7 @@ class Assembly:
 
 
 def _caption_ids(frame: pd.DataFrame) -> "pd.Series[str]":
-    """The official ids where there are some that tell the captions apart, else item, language, set and number."""
+    """Returns the official ids where they are unique, else ids made of item, language, set and number."""
     sets = frame.groupby("lang")["caption_set"].transform("nunique")
     named = frame["item_id"] + "#" + frame["lang"] + "#"
     named = named + (frame["caption_set"] + "#").where(sets > 1, "") + frame["k"].astype(str)
@@ -375,7 +375,7 @@ def _caption_ids(frame: pd.DataFrame) -> "pd.Series[str]":
 
 
 def caption_text(spec: FileSpec, record: Record) -> str:
-    """The text of a caption. Words that are apart become a sentence: parts of speech and blanks go, gaps are commas."""
+    """Returns a caption's text; segmented words are joined without parts of speech, and wide gaps become commas."""
     text = record.text
     if spec.segmented:
         clauses = ["".join(_POS.sub("", word) for word in part.split()) for part in re.split(r"\s{2,}", text.strip())]

@@ -1,13 +1,13 @@
 """Bilingual dictionaries as pairs of words or phrases, in the formats in which free ones are published.
 
-The content tells the format:
+The content determines the format; only dictd's files are known by their names:
 
 - CC-CEDICT (`.u8`): `TRADITIONAL SIMPLIFIED [pin1 yin1] /gloss/gloss/`.
-- FreeDict, as TEI XML, or as dictd's `NAME.index` with `NAME.dict` or `NAME.dict.dz` beside it; either may be named.
+- FreeDict, as TEI XML, or as dictd's `NAME.index` with `NAME.dict` or `NAME.dict.dz` beside it; either path will do.
 - Apertium's bilingual dictionaries (`.dix`, XML).
-- Two columns, separated by a tab, or one word and another one by a space, as those of MUSE.
+- Two columns separated by a tab, or two words separated by a space, as in MUSE.
 
-All may be gzipped. What a dictionary says about a word (grammar, subject, notes) is left out.
+All may be gzipped. Remarks about a word (grammar, subject, notes) are left out.
 """
 
 import re
@@ -24,16 +24,16 @@ _INDEX = re.compile(r"([^\t]*)\t([A-Za-z0-9+/]+)\t([A-Za-z0-9+/]+)")
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _REMARK = re.compile(r"\([^()]*\)|\[[^\]]*\]|<[^>]*>|\{[^}]*\}|^\s*\d+\.\s")
 _NO_TRANSLATION = re.compile(r'\s*("|\w+:|[^\w\s]*see:)')
-"""Lines of dictd's articles with examples, notes, synonyms and references."""
+"""Lines of dictd's articles that are not translations: examples, notes, synonyms and references."""
 _ARTICLE = re.compile(r"^(to|an?|the) (?=\w)")
 _PARTS = re.compile(r"[;,]")
 
 
 def read_dictionary(path: Path) -> list[Pair]:
-    """Reads the entries of a dictionary, in the order of the file, both sides as written there.
+    """Reads the distinct pairs of a dictionary in the order of the file, without remarks.
 
     Raises:
-        UsageError: If it is missing, damaged, or in none of the formats; with the line.
+        UsageError: If the file is missing, damaged, or in none of the formats; the message names a wrong line.
     """
     formats = "formats: CC-CEDICT, FreeDict, .dix, two columns"
     return read_pairs("dictionary", path, lambda file: dict.fromkeys(_cleaned(_entries(file))), "entries", formats)
@@ -42,17 +42,17 @@ def read_dictionary(path: Path) -> list[Pair]:
 def read_pairs(
     what: str, path: Path, entries: Callable[[Path], Iterable[Pair]], plural: str, formats: str
 ) -> list[Pair]:
-    """Reads the pairs of a file that have both sides.
+    """Reads the pairs of a file; pairs with an empty side are left out.
 
     Args:
-        what: What the file is, for messages.
+        what: What messages call the file.
         path: The file.
-        entries: Yields its pairs.
-        plural: What the pairs are, for messages.
+        entries: Function that yields the pairs of a file.
+        plural: What messages call the pairs.
         formats: Hint for a file without pairs.
 
     Raises:
-        UsageError: If it is missing, damaged, in no known format, or has no such pair; with the line.
+        UsageError: If the file is missing, damaged, in no known format, or without pairs; names a wrong line.
     """
     try:
         pairs = [pair for pair in entries(path) if all(pair)]
@@ -66,16 +66,16 @@ def read_pairs(
 
 
 def start_of(path: Path) -> bytes:
-    """The first bytes of a file, unpacked, after a byte order mark and white space; its XML or columns show there."""
+    """Returns the first bytes of a file, unpacked, without byte order mark and white space; they show its format."""
     with opened(path) as file:
         return file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip()
 
 
 def files_of(path: Path) -> list[Path]:
-    """The files of a dictionary: the one that is named, or the index and the articles of dictd.
+    """Returns the files of a dictionary: the file itself, or dictd's index and articles.
 
     Raises:
-        UsageError: If there is only one of the latter two.
+        UsageError: If dictd's index or articles are missing.
     """
     base = re.fullmatch(r"(.+)\.(index|dict|dict\.dz)", path.name)
     if base is None:
@@ -94,7 +94,7 @@ def _entries(path: Path) -> Iterator[Pair]:
 
 
 def _lines(path: Path) -> Iterator[Pair]:
-    """CC-CEDICT, or two columns."""
+    """Reads CC-CEDICT or two columns."""
     rows = ((number, line) for number, line in lines(path) if line.strip() and not line.startswith("#"))
     cedict = None
     for number, line in rows:
@@ -112,7 +112,7 @@ def _lines(path: Path) -> Iterator[Pair]:
 
 
 def _xml(path: Path) -> Iterator[Pair]:
-    """Apertium's `.dix`, or TEI; of the latter the translations of each entry with each of its spellings."""
+    """Reads Apertium's `.dix` or TEI, where an entry pairs each of its spellings with each translation."""
     with opened(path) as file:
         root = ""
         for event, node in ElementTree.iterparse(file, ("start", "end")):
@@ -135,14 +135,14 @@ def _xml(path: Path) -> Iterator[Pair]:
 
 
 def _text(node: ElementTree.Element | None) -> str:
-    """The text of a node, with a blank for Apertium's `<b/>`."""
+    """Returns the text of a node, with a blank for Apertium's `<b/>`."""
     for blank in () if node is None else node.iter("b"):
         blank.text = " "
     return "" if node is None else "".join(node.itertext())
 
 
 def _dictd(index: Path, data: Path) -> Iterator[Pair]:
-    """The articles that an index places by offset and length, in digits of base 64."""
+    """Reads the articles whose offset and length the index gives in base-64 digits."""
     with opened(data) as file:
         content = file.read()
     for number, line in lines(index):
@@ -168,7 +168,7 @@ def _number(text: str) -> int:
 
 
 def _cleaned(entries: Iterable[Pair]) -> Iterator[Pair]:
-    """Entries without remarks; of a list of translations, each by itself."""
+    """Removes remarks, and splits a list of translations into one entry each."""
     for headword, text in entries:
         left = _phrase(headword)
         for part in _PARTS.split(_REMARK.sub(" ", text)):
@@ -176,5 +176,5 @@ def _cleaned(entries: Iterable[Pair]) -> Iterator[Pair]:
 
 
 def _phrase(text: str) -> str:
-    """A phrase without remarks, and without an English article or `to` before it."""
+    """Removes remarks, and a leading English article or `to`, from a phrase."""
     return _ARTICLE.sub("", " ".join(_REMARK.sub(" ", text).split()))

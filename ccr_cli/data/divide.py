@@ -1,6 +1,6 @@
-"""A split of one's own data: items by chance, those that are alike together.
+"""Random splits of the user's own data that keep items which are alike together.
 
-Items are alike if they share a caption (but for case and spaces) or if their pictures are near-duplicates.
+Items are alike if they share a caption (ignoring case and spaces) or if their pictures are near-duplicates.
 
 Shape suffixes: N items, H items with a hash, T captions.
 """
@@ -35,9 +35,9 @@ def divided(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Returns items with `split` and `group` (the first id of the group), and notes about items left apart.
 
-    A hash of seed and group decides, so the order of the items does not. Every split gets an item. Captions have
-    `item_id`, `lang` and `text`, and may be of further items; `hashes` are those of the items' pictures (None: no
-    picture), `shares` those of the held-out splits.
+    A hash of seed and group decides, so the order of the items does not matter. Every split gets an item. `captions`
+    has `item_id`, `lang` and `text`, and may include other items; `hashes` are those of the items' pictures (None: no
+    picture); `shares` are the fractions of the held-out splits.
 
     Raises:
         ArtifactError: If there are fewer items than splits.
@@ -49,7 +49,7 @@ def divided(
             f"{counted(len(ids), 'item')} cannot be divided into {splits}",
             hint=f"name the splits: {SPLITS_OTHERWISE}",
         )
-    order_N = np.argsort(ids)  # a group is named after its first item by id, wherever that stands
+    order_N = np.argsort(ids)  # a group is named after its first item by id, not by row
     first_N, notes = _alike(ids[order_N], captions, [hashes[row] for row in order_N])
     groups = np.empty_like(ids)
     groups[order_N] = ids[order_N][first_N]
@@ -106,7 +106,7 @@ def _alike(
 
 
 def _pictures(hashes: Sequence[int | None], largest: int) -> tuple[Labels, Labels]:
-    """Returns the first item with a near-duplicate of each item's picture, (N,), and the items of too large groups.
+    """Returns the first item of each item's group of near-duplicate pictures, (N,), and the items of too large groups.
 
     Where near-duplicates form a chain of more than `largest` pictures, only equal hashes are grouped.
     """

@@ -1,4 +1,4 @@
-"""Features of visual items as ragged rows, one per image or per frame of a video; or pictures in their place.
+"""Features of visual items as ragged rows, one per image or per frame of a video; or pictures instead of features.
 
 Shape suffixes: V visual items, N rows of all of them, D dimension.
 """
@@ -23,7 +23,7 @@ class Frames:
 
     @classmethod
     def single(cls, features_VD: Tensor) -> "Frames":
-        """Items of one row each."""
+        """Builds items of one row each."""
         return cls(features_VD, torch.arange(len(features_VD) + 1, device=features_VD.device))
 
     @property
@@ -32,7 +32,7 @@ class Frames:
         return int(self.rows_ND.shape[1])
 
     def only(self, items_V: Tensor) -> "Frames":
-        """Some of the items; their rows are read when they are selected: for a table on disk."""
+        """Returns some of the items; their rows are read only when selected, for a table on disk."""
         first_V = (self.offsets_V1[:-1] if self.first_V is None else self.first_V)[items_V]
         return Frames(self.rows_ND, _offsets(self.offsets_V1.diff()[items_V]), first_V)
 
@@ -45,7 +45,7 @@ class Frames:
         return Frames(self.rows_ND[place_N], offsets_B1)
 
     def split(self, size: int) -> "Iterator[Frames]":
-        """The same items, at most `size` at a time."""
+        """Yields the items in parts of at most `size`."""
         for rows_B in torch.split(torch.arange(len(self), device=self.offsets_V1.device), size):
             yield self.select(rows_B)
 
@@ -66,7 +66,7 @@ def sent(x: Tensor, device: torch.device | str) -> Tensor:
 
 
 def places_of(starts_B: Tensor, lengths_B: Tensor) -> tuple[Tensor, Tensor]:
-    """Places (N,) of the rows of ragged items in their table, and the offsets (B + 1,) of the items in a batch."""
+    """Returns the places (N,) of ragged items' rows in their table, and the items' offsets (B + 1,) in a batch."""
     offsets_B1 = _offsets(lengths_B)
     total = int(offsets_B1[-1])
     shift_N = torch.repeat_interleave(starts_B - offsets_B1[:-1], lengths_B, output_size=total)

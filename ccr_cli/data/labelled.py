@@ -4,7 +4,7 @@
 HDF5 (NUS-WIDE-10K) or MATLAB files (Pascal Sentence, Wikipedia, INRIA-Websearch), or in a cell array with one cell per
 kind of media (XMediaNet). `read_svcl` reads the struct in which SVCL's Wikipedia collection circulates.
 
-scipy reads the files; nothing is unpickled or run. Shape suffixes: V items, D image feature, E text feature,
+scipy and h5py read the files; nothing is unpickled or run. Shape suffixes: V items, D image feature, E text feature,
 C categories.
 """
 
@@ -36,21 +36,21 @@ class LabelledItems:
     visual_VD: npt.NDArray[np.float32]
     text_VE: npt.NDArray[np.float32]
     label_V: npt.NDArray[np.int64]
-    """From 0."""
+    """Category numbers, starting at 0."""
 
 
 def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> LabelledItems:
-    """Reads the splits, one matrix after the other; ArtifactError if a key is missing or matrices do not fit together.
+    """Reads the splits matrix by matrix; ArtifactError if a key is missing or the matrices do not fit together.
 
     Args:
         path: The file, `.mat` (up to version 7.2) or one of `HDF5`.
-        splits: By split, the keys of its matrices: `{"train": {"image": "tr_img", "text": "tr_txt", "label":
-            "tr_img_lab"}}`. A cell of a MATLAB cell array is `train[0]`, counted from 0. `"rows": [0, 231]` takes
-            these rows of all three, the second number not included.
+        splits: The keys of each split's matrices: `{"train": {"image": "tr_img", "text": "tr_txt", "label":
+            "tr_img_lab"}}`. The key `train[0]` is the first cell of the MATLAB cell array `train`. `"rows": [0, 231]`
+            takes rows 0 to 230 of all three matrices.
 
     Returns:
-        The items of all splits, one split after the other. Categories are (V, C) one-hot, or (V,), (V, 1), (1, V)
-        whole numbers, which count from 0 or from 1: from 1 where the lowest number of all splits is 1.
+        The items of all splits, one split after the other. In the file, categories are one-hot (V, C), or whole
+        numbers (V,), (V, 1) or (1, V) that start at 0 or 1: at 1 if the lowest number of all splits is 1.
     """
     parts: dict[str, tuple[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.int64]]] = {}
     notations: dict[str, str] = {}
@@ -90,10 +90,10 @@ def read_labelled(path: Path, splits: Mapping[str, Mapping[str, Any]]) -> Labell
 
 
 def read_svcl(path: Path) -> LabelledItems:
-    """Reads SVCL's layout of training and test items.
+    """Reads training and test items in SVCL's layout.
 
-    One struct `data` with `X1` (image features, a column an item), `X2` (text features), `Y` (categories, one-hot, a
-    column an item) and `split.ind_train`, `split.ind_test` (numbers from 1).
+    The file has one struct `data` with `X1` (image features), `X2` (text features), `Y` (one-hot categories), each with
+    one column per item, and `split.ind_train`, `split.ind_test` (item numbers from 1).
     """
     data = read_matlab(path, squeezed=True).get("data")
     visual, text, label = (_matrix(path, name, _field(path, data, name), np.float32) for name in ("X1", "X2", "Y"))
@@ -125,7 +125,7 @@ def _field(path: Path, struct: Any, name: str) -> Any:
 
 
 def _matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_F]:
-    """Takes a dense or sparse matrix of finite numbers."""
+    """Returns a value as a matrix of finite numbers; ArtifactError if it is none."""
     if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "fiub" or not value.size:
         actual = f"{value.dtype} of the shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__
         raise ArtifactError(f"{path}: {name} is not a matrix of numbers but {actual}")
@@ -137,7 +137,7 @@ def _matrix(path: Path, name: str, value: Any, dtype: type[_F]) -> npt.NDArray[_
 
 
 def _labels(path: Path, key: str, value: Any) -> tuple[npt.NDArray[np.int64], str]:
-    """Categories as numbers, and how they were written."""
+    """Returns the categories as numbers, and their notation in the file: `numbers` or `one-hot`."""
     label = _matrix(path, key, value, np.float64)
     if 1 in label.shape:
         if not (label == label.round()).all() or label.min() < 0 or label.max() >= 10**9:
@@ -155,7 +155,7 @@ def _one_hot(label_VC: npt.NDArray[Any]) -> bool:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Callable[[str], Any]]:
-    """Gives a function that reads the value of a key; nothing else is kept in memory."""
+    """Yields a function that returns the value of a key; an HDF5 file is read key by key, a MATLAB file at once."""
     if not path.is_file():
         raise ArtifactError(f"there is no {path}")
     if path.suffix.lower() in HDF5:

@@ -39,7 +39,7 @@ class Folder:
 
     @property
     def tables(self) -> list[Path]:
-        """The recorded translations that ship with the data set."""
+        """The files of recorded translations that ship with the data set."""
         return sorted((self.path / "translations").glob("*.tsv"))
 
 
@@ -107,7 +107,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
 
 
 def refuse_lang(lang: str, where: str) -> None:
-    """Refuses what is no language tag; `where` begins the message."""
+    """Refuses a text that is not a language tag; `where` begins the message."""
     if not LANG.fullmatch(lang):
         raise ArtifactError(f"{where}: {lang!r} is not a language tag (BCP 47, such as en or pt-BR)")
 
@@ -141,7 +141,7 @@ def spaces(manifest: Mapping[str, Any], where: str) -> list[str]:
 
 
 def media_digest(folder: Path) -> str:
-    r"""Digest of a folder of files: sha256 over its sorted lines `name sha256\n`."""
+    r"""Returns the digest of a folder: the sha256 of a line `name sha256\n` for each file, sorted by path."""
     files = sorted(p for p in folder.rglob("*") if p.is_file())
     return sha256_text("".join(f"{p.relative_to(folder).as_posix()} {sha256_file(p)}\n" for p in files))
 

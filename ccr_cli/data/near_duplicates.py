@@ -21,9 +21,9 @@ from ccr_cli.data.video import MAX_PIXELS
 
 Labels = npt.NDArray[np.int64]
 NEAR = 4
-"""Number of bits in which the hashes of near-duplicates differ at most."""
+"""Most bits in which the hashes of near-duplicates differ."""
 _PAIRS = 2**22
-"""How many pairs are compared at a time."""
+"""Number of pairs compared at a time."""
 
 
 def difference_hash(picture: Image.Image) -> int:
@@ -60,9 +60,9 @@ def read_hashes(root: Path, media: Sequence[str | None]) -> list[int | None]:
 def near_groups(hash_N: npt.NDArray[np.uint64]) -> Labels:
     """Returns the group of each hash, (N,): hashes that differ in at most `NEAR` bits share one.
 
-    Of `NEAR` + 1 parts of the bits, two such hashes agree in one at least, so only hashes that agree in a part are
-    compared (Manku et al., "Detecting Near-Duplicates for Web Crawling", WWW 2007). The bits are dealt out by how well
-    they tell hashes apart, so that no part is the same in most pictures.
+    If the bits are cut into `NEAR` + 1 parts, two such hashes agree in at least one, so only hashes that agree in a
+    part are compared (Manku et al., "Detecting Near-Duplicates for Web Crawling", WWW 2007). Every part gets some of
+    the bits that vary most, so that no part is equal in most pictures.
     """
     hash_U, place_N = np.unique(hash_N, return_inverse=True)
     bit_UB = np.unpackbits(hash_U.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)
@@ -80,7 +80,7 @@ def near_groups(hash_N: npt.NDArray[np.uint64]) -> Labels:
                 row_E, column_E = np.nonzero(differing <= NEAR)
                 links.append((some[row_E], others[column_E]))
                 number += len(row_E)
-                if number > _PAIRS:  # one for each hash has the same groups
+                if number > _PAIRS:  # one link per hash gives the same groups
                     number = len(hash_U)
                     links = [(np.arange(number), first_of_group(linked(number, links)))]
     return linked(len(hash_U), links)[place_N]

@@ -1,4 +1,4 @@
-"""The official files of a collection: where they lie below a folder, and whether they are what the manifest says."""
+"""The official files of a collection: finds them below a folder and checks them against the manifest."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from ccr_cli.errors import ArtifactError
 
 @dataclass(frozen=True)
 class CheckedFile:
-    """An official file, compared with what the manifest says of it."""
+    """An official file, compared with its entry in the manifest."""
 
     spec: FileSpec
     path: Path | None
@@ -34,15 +34,15 @@ def examine(specs: Sequence[FileSpec], root: Path) -> list[CheckedFile]:
 
 
 def unique_paths(specs: Sequence[FileSpec]) -> list[FileSpec]:
-    """Returns every file once, though it may be read in two ways."""
+    """Returns every file once, even if it is read in two ways."""
     return list({spec.path: spec for spec in reversed(specs)}.values())[::-1]
 
 
 def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
-    """Finds files below the folder in which their paths begin, or below a deeper one.
+    """Finds files below a folder, which is where their paths begin or one of their subfolders.
 
-    Leading folders are taken off all paths, as many as let the most files be found and keep the paths different. The
-    unpacked file `x` stands in for `x.gz`.
+    All paths lose the same number of leading folders: the one with which the most files are found, while the paths
+    stay distinct. The unpacked file `x` stands in for `x.gz`.
     """
     best: dict[str, Path | None] = dict.fromkeys(paths)
     for level in range(max((len(PurePosixPath(path).parts) for path in paths), default=0)):
@@ -79,7 +79,7 @@ def _examine(spec: FileSpec, path: Path | None, owners: Mapping[str, str]) -> Ch
 
 
 def _difference(spec: FileSpec, path: Path, packed: bool) -> str:
-    """How the lines or bytes of a file differ, or why its lines cannot be counted; empty if they do not."""
+    """Describes a wrong number of lines or bytes, or why lines cannot be counted; empty if nothing differs."""
     if spec.lines is not None:
         try:
             count = count_lines(path)
@@ -94,7 +94,7 @@ def _difference(spec: FileSpec, path: Path, packed: bool) -> str:
 
 
 def count_lines(path: Path) -> int:
-    """The number of lines of a file, through gzip; the last one may lack its line end."""
+    """Counts the lines of a file, unpacking gzip; the last one may lack its line end."""
     count, last = 0, b"\n"
     with opened(path) as file:
         for block in iter(functools.partial(file.read, 1 << 20), b""):

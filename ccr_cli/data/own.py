@@ -1,4 +1,4 @@
-"""Assembles a data set from the user's own files, which name neither every split nor every item."""
+"""Assembles a data set from the user's own files, which need not name splits or item ids."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from ccr_cli.data.near_duplicates import read_hashes
 from ccr_cli.errors import ArtifactError
 
 MOST_FOLDERS, MOST_COMPARED = 100, 1000
-"""Most folders beside the captions in which media are looked for, and most media by which these are compared."""
+"""Most folders beside the captions to search for media, and most media to look for in each."""
 _URL = re.compile(r"[a-z][a-z0-9+.-]+://", re.IGNORECASE)
 _TOGETHER = "near-duplicate pictures and equal captions together"
 
@@ -32,19 +32,19 @@ class OwnRules:
     beside: Path
     """The folder of the first file."""
     tidy: bool
-    """Whether captions that an item has twice are left out, every item needs a medium, and validation items are drawn
-    where there are none; otherwise the files are read to the letter."""
+    """Whether to leave out captions that an item has twice, require a medium for every item, and draw validation items
+    if there are none; otherwise the files are read to the letter."""
     seed: int | None = None
-    """Divide the items at random with this seed; None: the files name the splits."""
+    """Seed for dividing the items at random; None: the files name the splits."""
     media_root: Path | None = None
     """The media root that the user names."""
     absolute: str = ""
     """The `common_folder` of the media."""
 
     def root(self, items: pd.DataFrame) -> Path:
-        """Returns the media root: the named one, or the folder with the most media; of equal ones the first.
+        """Returns the media root: the user's, else the common folder, else the folder with the most media.
 
-        That is the folder of the captions, or one in it that is not hidden.
+        The candidates are the folder of the captions and its subfolders, except hidden ones; the first wins a tie.
         """
         if self.media_root is not None:
             return self.media_root
@@ -64,7 +64,7 @@ class OwnRules:
         return max(folders, key=lambda folder: there(folder, some))
 
     def relative(self, media: str) -> str:
-        """Returns an absolute path as relative to the media root, or to the common folder."""
+        """Returns an absolute path relative to the media root or the common folder; unchanged if it is in neither."""
         for folder in (self.media_root, Path(self.absolute)):
             if folder is not None and Path(media).is_relative_to(folder.absolute()):
                 return Path(media).relative_to(folder.absolute()).as_posix()
@@ -73,7 +73,7 @@ class OwnRules:
 
 def plain_path(media: str, beside: Path) -> str:
     """Returns the path of a medium with slashes, absolute if it leads out of the folder of the captions."""
-    media = media.strip().replace("\\", "/")  # of Windows
+    media = media.strip().replace("\\", "/")  # a path of Windows
     return os.path.abspath(beside / media) if os.path.isabs(media) or media.startswith("../") else media
 
 
@@ -100,7 +100,7 @@ class OwnAssembly(Assembly):
         self.texts: set[tuple[str, str, str, str]] = set()
         """Item, language, set and text of every caption."""
         self.retranslated: defaultdict[str, dict[int, str]] = defaultdict(dict)
-        """By table: the translations of captions, by position, whose text has another one in an earlier row."""
+        """By table and position of the caption: translations that differ from an earlier one of the same text."""
         self.empty: list[str] = []
         """Places of the captions without a text."""
 
@@ -182,7 +182,7 @@ class OwnAssembly(Assembly):
         super()._caption(spec, record, item)
 
     def _translate(self, captions: pd.DataFrame) -> None:
-        """Leaves the tables as the captions' own rows made them, and names the captions that differ from them."""
+        """Keeps the tables made from the captions' rows, and lists the captions whose translation differs from them."""
         for table in (spec for spec in self.variant.files if spec.role == "translations"):
             made = self.translations.get(table.table, {})
             texts = captions.loc[captions["lang"] == table.source, "text"]
@@ -193,7 +193,7 @@ class OwnAssembly(Assembly):
             self.notes.append(f"{share} with a translation into {table.target}")
 
     def _add_translations(self, record: Record, lang: str, text: str, repeated: bool) -> None:
-        """Adds the machine translations of a caption, which may repeat one of its item, to the recorded ones."""
+        """Records the machine translations of a caption; `repeated`: it equals an earlier caption of the item."""
         for target, made in record.translations if lang == self.variant.about["source_lang"] and text else ():
             name, normal = own_table(lang, target, "").table, unicodedata.normalize("NFC", made).strip()
             table = self.translations.setdefault(name, {})

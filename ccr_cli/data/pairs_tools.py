@@ -1,9 +1,9 @@
-"""Judged pairs in the formats of other tools, which the end of a file's name selects.
+"""Judged pairs in the formats of other tools, selected by the ending of the file name.
 
 - `.labelstudio.json`: tasks with pre-annotations for Label Studio (https://labelstud.io/guide/predictions); its JSON
   export is read, too (https://labelstud.io/guide/task_format).
 - `.fiftyone.json`: what `fiftyone.Dataset.from_json` loads (https://docs.voxel51.com/api/fiftyone.core.dataset.html), a
-  sample for each pair with a picture.
+  sample per pair with a picture.
 - `.cleanlab.csv`: the columns of label issues of cleanlab's `Datalab`
   (https://docs.cleanlab.ai/stable/cleanlab/datalab/guide/issue_type_description.html). The given label of every pair is
   `clean`, and its quality score is P(clean): low is bad.
@@ -21,16 +21,16 @@ from ccr_cli.console import counted, warn
 from ccr_cli.errors import UsageError
 
 Pictures = Callable[[str], Path | None]
-"""The picture of an item."""
+"""Function from an item's id to the path of its picture; None if it has none."""
 LOCAL = "/data/local-files/?d="
-"""How tasks name files of the machine: after it, the path from LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT."""
+"""Prefix of local files in tasks; the path relative to LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT follows."""
 VERDICT, CORRECTION, TEXT = "verdict", "correction", "translated"
 """Names of the tags of the labelling configuration in docs/diagnose.md."""
 _FIELD = "fiftyone.core.fields."
 
 
 def _records(frame: pd.DataFrame) -> Any:
-    """The rows as dictionaries of JSON values, numbers of 32 bits as short as they can be."""
+    """Returns the rows as dictionaries of JSON values, floats with seven significant digits."""
     columns = {n: [float(f"{x:.7g}") for x in v] if v.dtype.kind == "f" else v.astype(object) for n, v in frame.items()}
     return pd.DataFrame({str(n): v for n, v in columns.items()}, index=frame.index).astype(object).to_dict("records")
 
@@ -41,7 +41,7 @@ def _confidence(row: Mapping[str, Any]) -> float:
 
 
 def labelstudio(frame: pd.DataFrame, pictures: Pictures, root: Path | None) -> bytes:
-    """Tasks of Label Studio; pictures count from the folder above the media root."""
+    """Returns Label Studio tasks; paths of pictures are relative to the folder above the media root."""
     tasks = []
     for row in _records(frame):
         path = pictures(row["item_id"])
@@ -54,7 +54,7 @@ def labelstudio(frame: pd.DataFrame, pictures: Pictures, root: Path | None) -> b
 
 
 def fiftyone(frame: pd.DataFrame, pictures: Pictures, root: Path | None) -> bytes:
-    """A data set of FiftyOne; UsageError if no pair has a picture."""
+    """Returns a FiftyOne data set; UsageError if no pair has a picture."""
     samples = []
     for row in _records(frame):
         if path := pictures(row["item_id"]):
@@ -75,7 +75,7 @@ def fiftyone(frame: pd.DataFrame, pictures: Pictures, root: Path | None) -> byte
 
 
 def label_issues(frame: pd.DataFrame) -> pd.DataFrame:
-    """A table of cleanlab's label issues, in the order of the pairs."""
+    """Returns a table of cleanlab's label issues, in the order of the pairs."""
     ids = [n for n in ("slot_id", "source_caption_id", "item_id", "split", "lang", "alternative") if n in frame]
     noisy = frame["verdict"] == "noisy"
     return frame[[*ids, "source_text", "translation", "verdict"]].assign(
@@ -91,9 +91,9 @@ ISSUES = ".cleanlab.csv"
 
 
 def annotated(content: bytes) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the cells of each task of Label Studio, those of the header first.
+    """Yields the number and the cells of each Label Studio task, after the header as number 0.
 
-    The last annotation that was not skipped gives verdict and correction; without one they stay as they were.
+    Verdict and correction come from the last annotation that was not skipped; without one, they stay as exported.
 
     Raises:
         ValueError: If the content is not a list of such tasks.

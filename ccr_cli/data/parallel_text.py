@@ -1,7 +1,7 @@
 """Parallel text: sentences and their translations by people, as pairs in the order of the file.
 
-- TMX, of two languages (OPUS).
-- Columns separated by tabs. The first two that are no numbers count: Tatoeba's pairs have ids, others end in notes.
+- TMX with two languages (OPUS).
+- Tab-separated columns. The first two that are not numbers are used: Tatoeba's pairs have ids, others end in notes.
 
 Both may be gzipped. A sentence without a translation is left out.
 """
@@ -19,10 +19,10 @@ _NUMBER = re.compile(r"[\d.]*")
 
 
 def read_parallel(path: Path) -> list[Pair]:
-    """Reads pairs of sentences, in the languages' order in the file.
+    """Reads pairs of sentences; the two languages are in the order of the file.
 
     Raises:
-        UsageError: If it is missing, damaged, or neither of the formats; with the line.
+        UsageError: If the file is missing, damaged, or in neither format; the message names a wrong line.
     """
     return read_pairs("parallel text", path, _entries, "pairs of sentences", "formats: two columns (TSV), TMX")
 

@@ -36,14 +36,14 @@ class Protocol:
     """Query languages; None means all."""
 
     def take(self, captions: pd.DataFrame) -> pd.DataFrame:
-        """The captions of its set, and of each item as many as it uses."""
+        """Returns the captions that the protocol uses: its caption set, and the first ones of each item."""
         if self.caption_set is not None:
             captions = captions[captions["caption_set"] == self.caption_set]
         return captions if self.captions is None else first_captions(captions, self.captions)
 
 
 def read_protocols(manifest: Mapping[str, Any], where: str) -> dict[str, Protocol]:
-    """Reads `[[protocols]]` of a manifest, whose name in messages is `where`; ArtifactError if one of them is wrong."""
+    """Reads `[[protocols]]` of a manifest; if one is wrong, ArtifactError with a message that begins with `where`."""
     entries = manifest.get("protocols", [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ArtifactError(f"{where}: protocols are tables, each under [[protocols]]")
@@ -90,8 +90,8 @@ def first_captions(captions: pd.DataFrame, number: int) -> pd.DataFrame:
 def fold_of(items: pd.DataFrame, protocol: Protocol, name: str) -> dict[str, int]:
     """Returns the evaluated items with their fold.
 
-    Items that are dropped later (no features, a leak) keep their place in a fold, so that the other items keep their
-    rivals.
+    Items that are dropped later (no features, a leak) still count here, so that the other items stay in the same
+    gallery.
 
     Raises:
         ArtifactError: If there are too few items, or the folds would not be equally large. Reference implementations do

@@ -23,13 +23,13 @@ class Published:
     """The tables as frames of texts; a missing text is empty."""
 
     figures: pd.DataFrame
-    """A row per figure: `COLUMNS`, with `noise` (0 without) and `value` as numbers."""
+    """One row per figure: `COLUMNS`, with `noise` (0 if none) and `value` as numbers."""
     tables: pd.DataFrame
-    """How each table was measured, a row for each of its data sets and languages."""
+    """How each table was measured, one row per data set and language."""
     papers: pd.DataFrame
     misprints: pd.DataFrame
     digest: str
-    """Hash of all of it."""
+    """sha256 of all the files."""
 
     @cached_property
     def _names(self) -> dict[str, str]:

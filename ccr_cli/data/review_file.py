@@ -25,11 +25,11 @@ from ccr_cli.errors import LockedError, UsageError
 
 _PAIR = ("slot_id", "source_caption_id", "item_id", "split", "lang", "alternative", "source_text", "translation")
 _FIELDS = ("slot_id", "lang", "alternative", "source_text", "translation")
-"""What identifies a pair to a reviewer: if its texts have changed since, it is another one."""
+"""Columns that identify a pair to a reviewer; a pair whose texts have changed is another one."""
 
 
 class ChangedError(OSError):
-    """The file is not as this process left it."""
+    """Another program has changed or replaced the file."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def opened(path: Path, columns: Sequence[str]) -> Iterator[ReviewFile]:
 
     Raises:
         LockedError: If another process has it open.
-        UsageError: If it is a file of something else, or does not end in .csv.
+        UsageError: If it is not such a log, does not end in .csv, or its folder is missing.
     """
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path.name!r} does not end in .csv", hint="--to reviews.csv")
@@ -130,7 +130,7 @@ def opened(path: Path, columns: Sequence[str]) -> Iterator[ReviewFile]:
 
 
 def _text(column: str, text: str) -> str:
-    """A cell's text on one line; ids are left as they are."""
+    """Returns a cell's text on one line; ids are left as they are."""
     return text if column.endswith("_id") else comparable(text)
 
 

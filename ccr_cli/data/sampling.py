@@ -20,7 +20,7 @@ T = TypeVar("T")
 _MOST = 100_000
 _FASTEST = 1000.0
 MOST_FRAMES = 4_000_000
-"""Per video, over all its clips: 44 hours at 25 per second if clips are adjacent."""
+"""Most frames per video over all its clips: 44 hours at 25 per second if clips are adjacent."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Sampling:
     """Moments per second, at least one per video; 0: every frame of the file."""
 
     frames: int = 0
-    """This many moments, evenly over the whole video, instead of `fps`; 0: use `fps`."""
+    """Number of moments, spread evenly over the whole video, instead of `fps`; 0: use `fps`."""
 
     clip_frames: int = 1
-    """L, moments in a clip; 1: single frames. I3D takes 16 or 64 at fps=25."""
+    """L, number of moments in a clip; 1: single frames. I3D takes 16 or 64 at fps=25."""
 
     clip_stride: int = 0
     """Moments from the start of one clip to the start of the next; 0: `clip_frames`, adjacent clips."""
@@ -103,7 +103,7 @@ def gather(frames: Iterable[T], number_CL: npt.NDArray[np.int64]) -> Iterator[li
 
     Args:
         frames: One frame (pixels, or anything made of them) per number in `np.unique(number_CL)`, in that order.
-        number_CL: Frame numbers of every clip: ascending within a clip, and by their first from clip to clip.
+        number_CL: Frame numbers of every clip, ascending within a clip; the first numbers of the clips ascend too.
     """
     source = zip(np.unique(number_CL).tolist(), frames, strict=True)
     held: dict[int, T] = {}

@@ -1,7 +1,7 @@
 """Scores of translations that other software computed, higher is better: one per caption.
 
 CSV or TSV with a header, Parquet, or JSON lines, with the column `score`, and `slot_id`, `source_caption_id` or
-`caption_id` (the id of the source caption), and perhaps `lang`; or bare numbers, one per line, in the order of the
+`caption_id` (the id of the source caption), and optionally `lang`; or bare numbers, one per line, in the order of the
 source captions.
 """
 
@@ -23,8 +23,8 @@ def read_scores(path: Path, ids: Sequence[str], lang: str) -> list[float]:
     """Reads the score of each source caption of a language, NaN without one.
 
     Raises:
-        UsageError: If the file is missing or damaged, lacks a column, has no number as a score, scores a caption twice
-            or none of these, or has bare numbers and not one per caption.
+        UsageError: If the file is missing or damaged, lacks a column, has a score that is not a number, scores a
+            caption twice or none of these, or has bare numbers but not one per caption.
     """
     found: dict[str, float] = {}
     bare: list[float] = []
@@ -55,7 +55,7 @@ _HINT = f"columns: {', '.join(IDS[:-1])} or {IDS[-1]}; score; lang if there are 
 
 
 def _rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The place and the values of each row, by column."""
+    """Yields the place of each row and its values by column."""
     kind = path.suffix.lower()
     try:
         if kind == ".parquet":

@@ -29,12 +29,12 @@ def items_of(items: pd.DataFrame, split: str) -> pd.DataFrame:
 
 
 def refuse_unknown(split: str, *others: str) -> None:
-    """Refuses a split that is neither in `SPLITS` nor one of the others."""
+    """Refuses a split that is neither in `SPLITS` nor in `others`."""
     if split not in (*others, *SPLITS):
         raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join((*others, *SPLITS))}")
 
 
 def refuse_empty(items: pd.DataFrame, split: str, data: str) -> None:
-    """Refuses a split of a data set that has no items."""
+    """Refuses a split without items."""
     if items.empty:
         raise ArtifactError(f"{data} has no {split} items")

@@ -1,7 +1,7 @@
 """Texts as flat token ids: n-gram hashing, transformers tokenizers, and tables of both.
 
 A batch of texts is one flat vector of ids and the offsets where each text begins, so nothing is padded
-until a model asks for it, and a batch is gathered from a table without touching a text again. A *token* is what
+until a model asks for it, and a batch is gathered from a table without tokenising again. A *token* is what
 a model may attend to: each id of a transformers tokenizer; a word, symbol or CJK character with all its n-grams.
 
 Shape suffixes: B texts in a batch, N ids of all of them.
@@ -34,7 +34,7 @@ EMPTY_BUCKET = 0
 
 _CHUNK = 4096  # texts per call of a transformers tokenizer, or copied at once
 LONGEST = 512
-"""Tokens of a text where neither the options nor the model set a limit."""
+"""Most tokens of a text where the options set no limit, and the model none or a larger one."""
 CJK_RANGES = (
     (0x1100, 0x11FF), (0x3005, 0x3007), (0x3040, 0x30FF), (0x3130, 0x318F), (0x31F0, 0x31FF),
     (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xA960, 0xA97F), (0xAC00, 0xD7FF), (0xF900, 0xFAFF),
@@ -47,17 +47,17 @@ class Tokens:
     """Tokenised texts, a batch or all of a split: text b is ``ids_N[offsets_B1[b]:offsets_B1[b + 1]]``."""
 
     ids_N: torch.Tensor
-    """Ids of all texts, one after the other: int64 in a batch, int32 in a table, for its size."""
+    """Ids of all texts, one after the other: int64 in a batch, int32 in a table to save memory."""
     offsets_B1: torch.Tensor
     """int64, B + 1 values from 0 to N."""
     starts_N: torch.Tensor
     """bool, true where an id is the first of a token."""
     lengths_B: torch.Tensor
-    """int64, ids of each text; always on the host, so that padding need not wait for the device."""
+    """int64, number of ids of each text; always on the host, so that padding need not wait for the device."""
 
     @classmethod
     def from_lists(cls, lists: Iterable[Sequence[Sequence[int]]]) -> "Tokens":
-        """Builds a table from one sequence of tokens a text, each the sequence of its ids; none may be empty."""
+        """Builds a table: each text is a sequence of tokens, each token a sequence of ids; none may be empty."""
         flat, starts, offsets = array("i"), bytearray(), array("q", [0])
         for tokens in lists:
             assert len(tokens) > 0, "a text has no tokens"
@@ -81,7 +81,7 @@ class Tokens:
         return Tokens(ids_N, offsets_B1, starts_N, self.lengths_B)
 
     def join(self, other: "Tokens") -> "Tokens":
-        """Returns one batch of these texts and then the other's, so that both pass the encoder in one call."""
+        """Returns one batch of these texts followed by the other's, so that one call encodes both."""
         offsets_B1 = torch.cat([self.offsets_B1, other.offsets_B1[1:] + self.offsets_B1[-1]])
         ids_N, starts_N = torch.cat([self.ids_N, other.ids_N]), torch.cat([self.starts_N, other.starts_N])
         return Tokens(ids_N, offsets_B1, starts_N, torch.cat([self.lengths_B, other.lengths_B]))
@@ -93,9 +93,9 @@ class Tokens:
 
 @cache
 def _class_of(char: str) -> str:
-    """Whether a character is part of a `word`, `cjk` or a `symbol`; empty for punctuation and space.
+    """Returns the class of a character: `word`, `cjk` or `symbol`; empty for punctuation and space.
 
-    `_kind` in `stages/export/encode.py`, which runs without ccr, is the same rule.
+    `_kind` in `stages/export/encode.py`, which runs without ccr, follows the same rule.
     """
     category = unicodedata.category(char)[0]
     if category not in "LNM":
@@ -104,7 +104,7 @@ def _class_of(char: str) -> str:
 
 
 class Tokenizer(ABC):
-    """Tokenises texts into ids below `vocab_size`, added tokens included; explains and saves itself."""
+    """Tokenises texts into ids below `vocab_size` (added tokens included); shows its tokens, saves its settings."""
 
     kind: str
 
@@ -113,7 +113,7 @@ class Tokenizer(ABC):
         self.vocab_size, self._settings = vocab_size, settings
 
     def encode(self, texts: Sequence[str]) -> Tokens:
-        """Tokenises each distinct text once; row i is text i. ArtifactError if a text has no given feature."""
+        """Tokenises each distinct text once; row i is text i. ArtifactError if `GivenTokenizer` lacks a text."""
         rows, first = pd.factorize(np.array(texts, dtype=object))
         distinct = Tokens.from_lists(self._ids(first.tolist()))
         if len(distinct) == len(rows):  # all texts differ: the rows are in order already
@@ -129,11 +129,11 @@ class Tokenizer(ABC):
         return Tokens(ids_N, offsets_B1, starts_N, lengths_B)
 
     def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
-        """The rows of a table whose `text` can be encoded; here all."""
+        """Returns the rows of a table whose `text` can be encoded; by default all."""
         return captions
 
     def words(self, text: str) -> list[str]:
-        """Returns each token of a text in readable form; here the whole text."""
+        """Returns each token of a text in readable form; by default the whole text."""
         return [text]
 
     def config(self) -> dict[str, Any]:
@@ -153,16 +153,16 @@ class Tokenizer(ABC):
 class NgramTokenizer(Tokenizer):
     """Hashed words and character n-grams (fastText, Bojanowski et al. 2017), for any script.
 
-    Text is NFKC-normalised and case-folded. A word (letters, digits, marks) gives itself and the n-grams of itself
-    between boundary marks; a run of Han, kana or hangul, where spaces do not tell words apart, gives the n-grams of one
-    to `cjk_max` characters; any other symbol gives itself; punctuation gives nothing. A feature's id is its CRC-32 in
-    one of `buckets` - 1 buckets, bucket 0 being kept for texts without features.
+    Text is NFKC-normalised and case-folded. A word (letters, digits, marks) is put between boundary marks; it and its
+    n-grams are features. A run of Han, kana or hangul, where spaces do not separate words, has the n-grams of one to
+    `cjk_max` characters; any other symbol is itself a feature; punctuation has none. A feature's id is its CRC-32 in
+    one of `buckets` - 1 buckets; bucket 0 is reserved for texts without features.
 
     Args:
         buckets: Number of ids, at least 2.
-        ngram_min: Shortest n-gram of a word, its boundary marks counted.
-        ngram_max: Longest; below `ngram_min` leaves words alone.
-        cjk_max: Longest n-gram of a CJK run.
+        ngram_min: Length of a word's shortest n-gram, including boundary marks.
+        ngram_max: Length of its longest n-gram; below `ngram_min`, only whole words are features.
+        cjk_max: Length of the longest n-gram of a CJK run.
     """
 
     kind = "ngram"
@@ -204,7 +204,7 @@ class NgramTokenizer(Tokenizer):
         return [(kind, run) for kind, run in runs if kind]
 
     def _tokens(self, kind: str, piece: str) -> list[list[str]]:
-        """The features of each token: a word, a symbol, or a character of a CJK run and the n-grams that it begins."""
+        """Returns the features of each token: a word, a symbol, or a CJK character with the n-grams it starts."""
         if kind == "symbol":
             return [[symbol] for symbol in piece]
         if kind == "cjk":
@@ -221,7 +221,7 @@ class HFTokenizer(Tokenizer):
 
     Args:
         name_or_dir: Folder or cached hub name.
-        max_length: Longest text in tokens, special tokens included; the rest is cut. 0: as the tokenizer's own.
+        max_length: Most tokens of a text, special tokens included. 0: the tokenizer's own limit, at most `LONGEST`.
 
     Raises:
         UnavailableError: If it is not on this machine.
@@ -247,21 +247,21 @@ class HFTokenizer(Tokenizer):
         super().__init__(len(self._tokenizer), {"max_length": self.max_length})
 
     def limit(self, longest: int | None) -> None:
-        """Cuts texts at `longest` tokens, if that is less."""
+        """Lowers the limit to `longest` tokens, if that is less."""
         self.max_length = self._settings["max_length"] = min(self.max_length, longest or self.max_length)
 
     def unknown(self, table: Tokens) -> float:
-        """Returns the fraction of a table's tokens, without marks such as those of its ends, that are unknown."""
+        """Returns the fraction of unknown tokens in a table, not counting special tokens such as end marks."""
         own = self._tokenizer
         number = own.unk_token_id
-        if number in (None, own.eos_token_id):  # CLIP's, which every text ends with: it knows every byte
+        if number in (None, own.eos_token_id):  # CLIP's is its end mark, as it knows every byte
             return 0.0
         marks = torch.tensor([i for i in own.all_special_ids if i != number], dtype=table.ids_N.dtype)
         words_N = table.ids_N[~torch.isin(table.ids_N, marks)]
         return float((words_N == number).float().mean()) if len(words_N) else 0.0
 
     def knows(self, text: str) -> bool:
-        """Whether the vocabulary has a token of a text."""
+        """Whether the vocabulary has at least one token of a text."""
         return bool(set(self._tokenizer(text, add_special_tokens=False)["input_ids"]) - {self._tokenizer.unk_token_id})
 
     def words(self, text: str) -> list[str]:
@@ -285,7 +285,7 @@ class HFTokenizer(Tokenizer):
 
 
 class GivenTokenizer(Tokenizer):
-    """Row numbers of texts of which only vectors exist: `keys`, in the order of these."""
+    """Maps texts that exist only as vectors to the row of their vector; `keys` are the texts in row order."""
 
     kind = "given"
 
@@ -294,7 +294,7 @@ class GivenTokenizer(Tokenizer):
         super().__init__(len(self.row_of), {"keys": list(self.row_of)})
 
     def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
-        """The rows whose text has a vector."""
+        """Returns the rows whose text has a vector."""
         return captions[captions["text"].isin(self.row_of)]
 
     def _ids(self, texts: list[str]) -> Iterable[list[list[int]]]:
@@ -324,10 +324,10 @@ def load_tokenizer(directory: Path) -> Tokenizer:
 
 
 def word_support(texts: Sequence[str], items: Sequence[int]) -> npt.NDArray[np.int32]:
-    """Counts for each of N texts in one language the other items that share its most frequent word, 0 if none does.
+    """Counts, for each of N texts in one language, the other items that share its most frequent word.
 
-    A word that no other item has occurs in one pair alone, so no other pair shows whether that pair matches. Words are
-    those of the n-gram tokenizer; in Han, kana and hangul, pairs of characters.
+    At 0, no other item has any of the text's words, so no other pair shows whether its pair matches. Words are those
+    of the n-gram tokenizer; in Han, kana and hangul, pairs of characters.
     """
     tokenizer = NgramTokenizer(ngram_min=3, ngram_max=2, cjk_max=2)  # whole words only
     number_of: dict[str, int] = {}
@@ -341,7 +341,7 @@ def word_support(texts: Sequence[str], items: Sequence[int]) -> npt.NDArray[np.i
     item_N = np.unique(np.asarray(items, dtype=np.int64), return_inverse=True)[1]
     pair_W = word_W * np.int64(len(item_N)) + np.repeat(item_N, length_N)
     pair_W.sort()
-    word_P = pair_W[np.diff(pair_W, prepend=-1) > 0] // max(len(item_N), 1)  # each word once an item
+    word_P = pair_W[np.diff(pair_W, prepend=-1) > 0] // max(len(item_N), 1)  # each word once per item
     others_W = np.bincount(word_P, minlength=1).astype(np.int32)[word_W] - 1
     most_N, some_N = np.zeros(len(item_N), dtype=np.int32), length_N > 0
     most_N[some_N] = np.maximum.reduceat(others_W, (np.cumsum(length_N) - length_N)[some_N])

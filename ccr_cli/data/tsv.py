@@ -12,9 +12,9 @@ _UNESCAPES = {v: k for k, v in _ESCAPES.items()}
 
 
 def read_tsv(path: Path, columns: Sequence[str], optional: Collection[str] = ()) -> Iterator[tuple[int, list[str]]]:
-    """Yields the line number (the header, which must name these columns, is line 1) and the fields of every row.
+    """Yields the line number and the fields of every row; the header, line 1, must name these columns.
 
-    The header may leave optional columns out: their fields are empty.
+    The header may leave out optional columns; their fields are then empty.
 
     Raises:
         ArtifactError: With file and line, if the header, the number of fields, an escape or the encoding is wrong.
