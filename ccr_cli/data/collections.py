@@ -31,7 +31,7 @@ DEFAULT_SET = "human"
 
 @dataclass(frozen=True)
 class FileSpec:
-    """An official file, and what is known of it."""
+    """An official file and the facts known about it."""
 
     path: str
     role: str = "captions"
@@ -152,7 +152,7 @@ _TYPES = {
     "Mapping[str, str]": (dict, str, "a table of texts"),
     "Mapping[str, int]": (dict, int, "a table of whole numbers"),
 }
-"""Annotations of keys and of the options of formats: TOML's type, that of the values within, and both in words."""
+"""By annotation of a key or of a format's option: its TOML type, the type of its values, and both in words."""
 _SCHEMA = {
     "collection": {
         "str": "name title kind source_lang source_url get licence citation description media",
@@ -223,7 +223,7 @@ def _check_type(value: Any, annotation: str, where: str) -> None:
 
 
 def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collection[str], str]]:
-    """Yields every value that is one of a few, with these and its name in messages; checks what this needs."""
+    """Yields each value with a fixed set of choices, these, and its name in messages; checks tables that it reads."""
     names = [table["name"] for table in about["variants"]]
     if len(set(names)) != len(names) or not names:
         raise ArtifactError(f"{path}: each of the [[variants]] has a name of its own, and there is at least one")

@@ -1,7 +1,7 @@
 """Ready-made features: readers of their file formats, and the matching of entries with items.
 
 - `.npz`, `.safetensors`: one array per item, under its id.
-- `.parquet`: one row per item, with a column of ids (`caption_id`, `item_id`, `id` or `text`, the first that there is)
+- `.parquet`: one row per item, with a column of ids (the first one there of `caption_id`, `item_id`, `id` and `text`)
   and one of vectors, lists of numbers.
 - `.h5`, `.hdf5`, `.hdf`, `.h5py`: one dataset per item (HGR's frames and regions); in groups, the id is the path.
 - A folder of `.npy`: one array per item, `ID.npy`.
@@ -51,10 +51,10 @@ LISTED = (".npy", ".mat")
 KEYED = (".npz", ".safetensors", ".parquet", *HDF5)
 """Formats of one file that hold ids."""
 ID_COLUMNS = ("caption_id", "item_id", "id", "text")
-"""Columns of a Parquet file that can hold the ids; the first that is there does."""
+"""Columns of a Parquet file that can hold the ids; the first one present is used."""
 LARGEST = float(np.finfo(STORED).max)
 LARGEST_ITEM, MOST_UNPACKED = 1 << 30, 200
-"""Bytes that the array of an item may have, and bytes per byte of the file of a larger one."""
+"""The array of an item may have `LARGEST_ITEM` bytes, or `MOST_UNPACKED` times its compressed size."""
 Place = tuple[int, int]
 """Number of a table, and of an entry in it."""
 
@@ -104,9 +104,9 @@ def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> tuple[list[Pla
 
 
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
-    """Pairs each file without ids with its list, in the order of both; UsageError if there are more or fewer lists.
+    """Pairs each source with its list of ids in order, None if it holds ids; UsageError on too many or few lists.
 
-    Without any list, `NAME.txt` is that of `NAME.npy`.
+    If no list is given, that of `NAME.npy` is `NAME.txt`.
     """
     if lacking := next((path for path in ids if not path.exists()), None):
         raise no_file(lacking, "--ids")
@@ -169,7 +169,7 @@ def _folder(path: Path) -> FeatureTable:
 
 
 def _npy(path: Path, ids: Path) -> FeatureTable:
-    """Maps an array; where a list repeats every id equally often, as a caption's, one row of each is used."""
+    """Maps an array; if the list repeats every id equally often, once per caption, one row per id is used."""
     values, names = mapped(path), read_ids(ids, latin1=True)
     if values.ndim not in (2, 3):
         raise ArtifactError(f"{path} has the shape {values.shape}; expected (N, D) or (N, R, D)")
@@ -196,7 +196,7 @@ def _npy(path: Path, ids: Path) -> FeatureTable:
 
 
 def _mat(path: Path, ids: Path) -> FeatureTable:
-    """Reads a matrix whole. The number of ids shows if it has columns or rows, so a square one is refused."""
+    """Reads a whole matrix; the number of ids shows whether items are columns or rows, so a square one is refused."""
     names = read_ids(ids, latin1=True)
     matrices = {
         name: value
@@ -255,7 +255,7 @@ def _safetensors(path: Path) -> Iterator[FeatureTable]:
 
 
 def _parquet(path: Path) -> FeatureTable:
-    """Reads the vectors whole, and no other column than theirs and that of the ids."""
+    """Reads the columns of ids and vectors whole, and no other column."""
     schema = parquet_schema(path)
     key = next((name for name in ID_COLUMNS if name in schema.names), None)
     vectors = [field.name for field in schema if _is_list(field.type)]
@@ -288,7 +288,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 @contextmanager
 def opened_hdf5(path: Path) -> Iterator[FeatureTable]:
-    """Opens an HDF5 file. A dataset has the path of every link to it; what lies in other files is refused."""
+    """Opens an HDF5 file; every link to a dataset is an id, and data in other files is refused."""
     require_packages(f"reading {path.name}", "hdf5", "h5py")
     try_reading(path, read_hdf5)
     with _hdf5(path) as table:
@@ -322,7 +322,7 @@ def _hdf5(path: Path) -> Iterator[FeatureTable]:
             if isinstance(link, h5py.ExternalLink) or isinstance(file[name], h5py.Dataset):
                 ids.append(name)
         except broken:
-            if isinstance(link, h5py.HardLink):  # another one may lead to nothing
+            if isinstance(link, h5py.HardLink):  # a link of another kind may lead nowhere
                 raise
 
     def rows(i: int) -> npt.NDArray[Any]:
@@ -441,7 +441,7 @@ def _rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def half_precision(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
-    """The rows of an item in half precision; ArtifactError if a value is not finite or too large."""
+    """Returns the rows of an item in half precision; ArtifactError if a value is not finite or too large."""
     with np.errstate(over="ignore", invalid="ignore"):
         half_TD = np.ascontiguousarray(rows_TD, dtype=STORED)
     bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly

@@ -27,19 +27,19 @@ from ccr_cli.errors import CcrError, UsageError, no_share
 
 TARGETS = ("translation", "pair", "any")
 _APART = 8
-"""This many of the first chosen places can swap with each other, so that the smallest fractions can be deranged too."""
+"""Number of first chosen places that can all swap with each other, so that even tiny fractions can be deranged."""
 _TRIES = 64
 _EXACT = 1024
-"""Most places for which the largest derangement is computed where swaps find none."""
+"""Most places for which the largest derangement is computed if swaps do not find a full one."""
 NEAREST = 10
-"""Captions of other items among which `near` chooses."""
+"""Number of nearest captions of other items from which `near` chooses."""
 REUSE = 50
-"""Places in which `instance` puts one caption, on average."""
+"""Average number of places in which `instance` puts one caption."""
 _BLOCK = 256
 
 Rows = npt.NDArray[np.intp]
 Clash = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Whether a place cannot take a giver's caption, element by element."""
+"""Whether a place (a caption's slot) cannot take the caption of a giver (another slot), element by element."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Captions:
     """The N captions that can move."""
 
     items: Rows
-    """Number of each one's item."""
+    """Number of each caption's item."""
     texts: Rows
-    """Number of its text: equal texts share it."""
+    """Number of each caption's text; equal texts share it."""
     words: list[str]
-    """Its text."""
+    """The text of each caption."""
 
     @cached_property
     def _own(self) -> tuple[int, Rows]:
@@ -59,7 +59,7 @@ class Captions:
         return n_texts, np.unique(self.items * n_texts + self.texts)
 
     def clash(self, place: Rows, giver: Rows) -> npt.NDArray[np.bool_]:
-        """Whether a giver is of the place's item, or has a text that this item has, element by element."""
+        """Whether a giver belongs to the place's item or has the text of one of its captions, element by element."""
         n_texts, own = self._own
         key = self.items[place] * n_texts + self.texts[giver]  # the item's own captions have their own texts
         same_text = own[np.minimum(np.searchsorted(own, key), len(own) - 1)] == key
@@ -72,7 +72,7 @@ class Captions:
 
 
 Style = Callable[[Captions, float, np.random.Generator], Rows]
-"""From the captions, the ratio and a generator: which caption each place gets (N,)."""
+"""Function of captions, ratio and generator that returns the giver of each place: the caption that it gets (N,)."""
 STYLES: dict[str, Style] = {}
 """Styles by name."""
 TARGETS_OF: dict[str, tuple[str, ...]] = {}
@@ -80,7 +80,7 @@ TARGETS_OF: dict[str, tuple[str, ...]] = {}
 
 
 def noise_style(name: str, targets: tuple[str, ...] = TARGETS[:2]) -> Callable[[Style], Style]:
-    """Registers a function as the noise style of that name; ValueError if it has more than letters and digits."""
+    """Registers a function as a noise style; ValueError if its name has characters other than letters and digits."""
     if problem := registry.bad_name("noise", name):
         raise ValueError(problem)
 
@@ -92,7 +92,7 @@ def noise_style(name: str, targets: tuple[str, ...] = TARGETS[:2]) -> Callable[[
 
 
 def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | None, seed: int) -> pd.DataFrame:
-    """Draws a noise table: one row a source caption of the training split.
+    """Draws a noise table: one row per source caption of the training split.
 
     Args:
         captions: Source captions with columns caption_id, item_id, text, in the data set's order.
@@ -102,9 +102,9 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | Non
         seed: Seed of the draw, independent of any training seed.
 
     Returns:
-        The columns of `artifacts.noise.PAIRS`, for `words` of `artifacts.noise.PARTLY`. No wrong triplet keeps its own
-        item or gets a text that its item has; exactly floor(ratio * N) are wrong, or fewer where one item or text has
-        so many that they cannot all move. Where captions are exchanged in pairs the number is even.
+        The columns of `artifacts.noise.PAIRS`, or for `words` of `artifacts.noise.PARTLY`. No wrong triplet keeps
+        its own item or gets a text that its item has. Exactly floor(ratio * N) are wrong, or fewer if one item or text
+        has so many captions that they cannot all move; if captions are exchanged in pairs, the number is even.
     """
     if not 0.0 <= ratio <= 1.0:
         raise no_share("--noise ", ratio)
@@ -136,7 +136,7 @@ def mismatch(captions: pd.DataFrame, ratio: float, style: str, target: str | Non
 
 
 def _givers(style: str) -> Style:
-    """The function of a style; that of an installed module with a check of what it returns."""
+    """Returns the function of a style; what that of an installed module returns is checked."""
     if style in STYLES:
         return STYLES[style]
     draw: Style = registry.load("noise", style).givers
@@ -155,7 +155,7 @@ def _givers(style: str) -> Style:
 
 
 def _targets(style: str) -> tuple[str, ...]:
-    """What the style of an installed module can move."""
+    """Returns the targets of an installed module's style."""
     own = tuple(getattr(registry.load("noise", style), "TARGETS", TARGETS[:2]))
     if not own or {*own} - {*TARGETS}:
         raise registry.BrokenError(registry.find("noise", style), f"TARGETS is {own}, expected some of {TARGETS}")
@@ -163,7 +163,7 @@ def _targets(style: str) -> tuple[str, ...]:
 
 
 def target_of(style: str, target: str | None) -> str:
-    """The target, by default the style's first; UsageError if either is unknown or they do not go together."""
+    """Returns the target, by default the style's first; UsageError if either is unknown or they do not fit together."""
     if style not in STYLES and style not in (others := registry.names("noise")):
         raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join([*STYLES, *others])}")
     if target is not None and target not in TARGETS:
@@ -237,7 +237,7 @@ def _near(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
     def fitting(place: int, sim_N: npt.NDArray[np.float32]) -> Rows:
         for most in (min(_TRIES, len(sim_N)), len(sim_N)):
             least = np.partition(sim_N, -most)[-most]
-            order = rng.permutation(np.flatnonzero((sim_N >= least) & (sim_N > 0)))  # of equal ones any
+            order = rng.permutation(np.flatnonzero((sim_N >= least) & (sim_N > 0)))  # ties in random order
             order = order[np.argsort(-sim_N[order], kind="stable")]
             fit = order[captions.exchangeable(np.full(len(order), place), order)]
             if len(fit) >= NEAREST:
@@ -251,14 +251,14 @@ def _near(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
 def _words(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
     """Replaces half of a translation's words.
 
-    Gives each caption the one from which it gets words.
+    Returns, for each caption, the one whose translation lends the words.
     """
     return _given(captions, ratio, rng, np.arange(len(captions.items)))
 
 
 @noise_style("instance")
 def _instance(captions: Captions, ratio: float, rng: np.random.Generator) -> Rows:
-    """Puts few captions in many places, also their own."""
+    """Puts a few captions in many other places too."""
     few = -(-int(ratio * len(captions.items) + 1e-9) // REUSE)
     return _given(captions, ratio, rng, rng.permutation(len(captions.items))[:few])
 
@@ -266,7 +266,7 @@ def _instance(captions: Captions, ratio: float, rng: np.random.Generator) -> Row
 def _exchanged(
     captions: Captions, ratio: float, rng: np.random.Generator, candidates: Callable[[Rows], list[Rows]]
 ) -> Rows:
-    """Exchanges captions in pairs, in random order: with the first candidate that is still in its own place."""
+    """Exchanges captions in pairs, in random order, each with its first candidate that has not moved yet."""
     giver_of = np.arange(len(captions.items))
     free = np.ones(len(giver_of), dtype=bool)
     left = int(ratio * len(giver_of) + 1e-9) // 2
@@ -288,7 +288,7 @@ def _exchanged(
 
 
 def _given(captions: Captions, ratio: float, rng: np.random.Generator, sources: Rows) -> Rows:
-    """Gives random places one of the sources each; where none fits, any caption that does."""
+    """Gives each of some random places a source at random, or any caption that fits if no source does."""
     chosen = rng.permutation(len(captions.items))[: int(ratio * len(captions.items) + 1e-9)]
     givers = chosen.copy()
     for pool in (sources, np.arange(len(captions.items))):
@@ -303,15 +303,15 @@ def _given(captions: Captions, ratio: float, rng: np.random.Generator, sources: 
 
 
 def _moved(items: Rows, clash: Clash, ratio: float, rng: np.random.Generator) -> tuple[Rows, Rows]:
-    """The chosen places and the giver of each."""
+    """Returns the chosen places and the giver of each."""
     chosen = _order(items, clash, rng)[: int(ratio * len(items) + 1e-9)]
     return chosen, chosen[_derange(items[chosen], lambda i, j: clash(chosen[i], chosen[j]), rng)]
 
 
 def _order(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
-    """The random order in which places are chosen, at any ratio, such that every choice of two or more can move.
+    """Returns the random order in which places are chosen, whatever the ratio, so that any two or more can move.
 
-    No item has more than half of any choice, as far as there are others; and the first few can swap with each other.
+    No item has more than half of the chosen places while others are left, and the first few can all swap.
     """
     later = rng.permutation(len(items)).tolist()
     most = int(np.bincount(items).max(initial=0))
@@ -370,7 +370,7 @@ def _derange(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
 
 
 def _largest(n: int, clash: Clash, rng: np.random.Generator) -> Rows:
-    """The derangement of most places, the others staying: a matching with the least cost, where staying costs one."""
+    """Returns the derangement that moves the most places, as a minimum-cost matching in which staying costs one."""
     from scipy.optimize import linear_sum_assignment
 
     shuffled = rng.permutation(n)

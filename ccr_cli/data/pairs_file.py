@@ -5,7 +5,7 @@ as a spreadsheet saves it: as a workbook, or as CSV with any of the usual delimi
 percentages, names of columns in any case, and without empty cells at the end of a row. Other tools have formats of
 their own (`pairs_tools`).
 
-A file with the columns `REVIEW` is a log of verdicts (`data.review_file`): the one that stands of each pair is read.
+A file with the columns `REVIEW` is a log of verdicts (`data.review_file`), of which only the standing ones are read.
 """
 
 import csv
@@ -44,14 +44,14 @@ COLUMNS = table_schema(
 of a run lacks `split`: all of its pairs are training pairs. `alternative`, the name of the translation, is there only
 where a run has several of one language, and `witness`, its text, where one other translation was compared."""
 KEY = ("slot_id", "lang", "alternative")
-"""Identifies a pair, as far as a file has these columns."""
+"""Columns that identify a pair, as far as a file has them."""
 _IDS = {"slot_id", "source_caption_id", "item_id", "lang", "alternative"}
 _EMPTY = {"correction", "unmatched_source", "unmatched_translation", "flags"}
-"""Columns that may be lacking, and are empty then."""
+"""Columns that the pairs to write may lack; they are then empty."""
 REVIEW = ("reviewer", "time")
 """The last columns of a file of `ccr review`, to which each verdict adds a row."""
 UNDONE = "undone"
-"""In place of a verdict: the reviewer takes back the last one on this pair."""
+"""Instead of a verdict: the reviewer takes back the last one on this pair."""
 SENTENCES = ("source_text", "translation", "correction", "witness")
 SUFFIXES = (".parquet", ".csv", ".xlsx")
 READ_SUFFIXES = (*SUFFIXES, ".tsv", ".txt", ".json")
@@ -77,11 +77,11 @@ class PairsFile:
     """Columns as in the file: ids and texts are str, `p_*` float."""
     sha256: str
     encoding: str = ""
-    """Of a text that is not UTF-8."""
+    """Encoding of a text file that is not UTF-8."""
     unread: tuple[str, ...] = ()
     """Columns that are not among `COLUMNS` and `REVIEW`."""
     reviewed: bool = False
-    """Whether it has the verdicts of reviewers, on some of the pairs: nothing is known of the others."""
+    """Whether it is a log of reviewers' verdicts, which may cover only some of the pairs."""
 
     def require(self, *columns: str) -> None:
         """Refuses a file without these columns; says which columns are not read, and if it was not read as UTF-8."""
@@ -94,7 +94,7 @@ class PairsFile:
             raise UsageError(f"{self.path} has no column {missing[0]}", hint=_HINT)
 
     def refuse_others(self, data: Dataset, column: str, langs: Collection[str] = ()) -> None:
-        """Refuses a file of other captions than a data set's source captions, or without pairs in some language.
+        """Refuses a file that is not about a data set's source captions, or lacks pairs in one of the languages.
 
         A warning names captions that the data set does not have, such as deleted ones.
 
@@ -120,7 +120,7 @@ class PairsFile:
 
     @property
     def no_correction(self) -> str:
-        """What it has no correction for: no such column, or only empty cells."""
+        """Why the file has no corrections: no such column, or only empty cells."""
         unread = f" (not read: {', '.join(map(repr, self.unread))})" if self.unread else ""
         return "no corrections" if "correction" in self.frame else f"no column 'correction'{unread}"
 
@@ -131,12 +131,12 @@ class PairsFile:
 
 
 def check(path: Path) -> None:
-    """Refuses to write over a file that may have a person's work, or one without an end of `SUFFIXES` or `TOOLS`."""
+    """Refuses to overwrite a file that may have a person's work, and names that do not end like an export."""
     _check_suffix(path, (*SUFFIXES, *TOOLS, ISSUES), "--export pairs.csv")
     if path.suffix.lower() == ".xlsx":
         require_packages(f"the Excel file {path}", "excel", "openpyxl")
     if not path.is_file() or not path.stat().st_size or path.name.lower().endswith((".fiftyone.json", ISSUES)):
-        return  # nobody corrects the last two
+        return  # nobody corrects these two
     try:
         table = read(path)
     except UsageError as error:
@@ -157,10 +157,10 @@ def _check_suffix(path: Path, suffixes: Sequence[str], hint: str) -> None:
 
 
 def write(path: Path, pairs: pd.DataFrame, pictures: Pictures = lambda item: None, root: Path | None = None) -> None:
-    """Writes a table with `COLUMNS` atomically, or what another tool reads, with the pictures below the media root.
+    """Writes pairs atomically, as a table with `COLUMNS` or for another tool with pictures below the media root.
 
     Raises:
-        UsageError: On another suffix, or without the folder.
+        UsageError: If the suffix is unknown, the folder is missing, or a person's work would be lost.
     """
     check(path)
     if not path.absolute().parent.is_dir():
@@ -184,12 +184,12 @@ def write(path: Path, pairs: pd.DataFrame, pictures: Pictures = lambda item: Non
             handle.write(workbook(rows, SENTENCES))
             return
         out = io.StringIO(newline="")
-        csv.writer(out, lineterminator="\r\n").writerows(rows)  # both also in a text are then quoted
-        handle.write(out.getvalue().encode("utf-8-sig"))  # without the mark Excel takes it for cp1252
+        csv.writer(out, lineterminator="\r\n").writerows(rows)  # so a text with either of these is quoted
+        handle.write(out.getvalue().encode("utf-8-sig"))  # without its mark, Excel reads it as cp1252
 
 
 def safe_cell(value: object) -> object:
-    """A value as a cell that no spreadsheet runs as a formula."""
+    """Returns a value as a cell that no spreadsheet runs as a formula."""
     if not isinstance(value, str):
         return value
     return f"'{value}" if _RUN.match(value) else value
@@ -281,7 +281,7 @@ def read(path: Path) -> PairsFile:
 
 
 def torn_row(content: bytes) -> bytes:
-    """The incomplete last row of a log of verdicts, whose writing was interrupted; empty if all are complete."""
+    """Returns the last row of a log of verdicts if writing it was interrupted; empty if all are complete."""
     tail = content[content.rfind(b"\n") + 1 :]
     return tail if tail and _LOG_HEADER.match(content) and not _WHOLE.search(tail) else b""
 
@@ -291,10 +291,10 @@ Key = tuple[str, ...]
 
 
 def last_verdicts(rows: Iterable[tuple[Key, str, str]]) -> dict[Key, dict[str, int]]:
-    """The verdicts of a log that were not taken back, given the pair, the reviewer and the verdict of each row.
+    """Finds the verdicts of a log that were not taken back, given pair, reviewer and verdict of each row.
 
     Returns:
-        By pair and reviewer, the number of the last such row.
+        By pair and reviewer, the number of the row with the last such verdict.
     """
     kept: dict[Key, dict[str, list[int]]] = {}
     for number, (pair, reviewer, verdict) in enumerate(rows):
@@ -307,9 +307,9 @@ def last_verdicts(rows: Iterable[tuple[Key, str, str]]) -> dict[Key, dict[str, i
 
 
 def standing(last: Collection[int], verdicts: Sequence[str], corrections: Sequence[str]) -> tuple[int, int | None]:
-    """The row of a pair that stands, of the last one of each reviewer, and the row whose correction stands, if any.
+    """Returns which of the reviewers' last rows on a pair stands, and the row whose correction stands, if any.
 
-    The latest verdict counts, and a pair that was skipped has none. A correction outlives another reviewer's `noisy`.
+    The latest verdict stands; a skipped pair has none. A correction also stands if another reviewer says `noisy` later.
     """
     judged = [row for row in sorted(last) if verdicts[row] != NOT_JUDGED] or sorted(last)
     typed = [row for row in judged if corrections[row]]
@@ -317,7 +317,7 @@ def standing(last: Collection[int], verdicts: Sequence[str], corrections: Sequen
 
 
 def _standing(columns: dict[str, list[str]]) -> dict[int, int | None]:
-    """The rows of a log that stand, in its order, each with the row of its correction."""
+    """Returns the standing rows of a log, in its order, each with the row of its correction."""
     verdicts = [verdict.strip().lower() for verdict in columns["verdict"]]
     corrections = columns.get("correction", [""] * len(verdicts))
     keys = zip(*(columns[name] for name in KEY if name in columns), strict=True)
@@ -358,7 +358,7 @@ def _table(rows: Iterator[tuple[int, list[str]]]) -> tuple[dict[str, list[str]],
 
 
 def _probability(cell: str) -> float:
-    """The number of a cell such as `0.43`, `0,43` or `43%`; nan if it is none."""
+    """Returns the number in a cell such as `0.43`, `0,43` or `43%`; nan if it is none."""
     text = cell.strip().replace(",", ".")
     number = text.removesuffix("%")
     try:
@@ -368,7 +368,7 @@ def _probability(cell: str) -> float:
 
 
 def unquoted(cell: str) -> str:
-    """A cell of a spreadsheet without the apostrophe that prevents a formula."""
+    """Removes the apostrophe that prevents a formula from a spreadsheet cell."""
     return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
 
 
@@ -377,10 +377,10 @@ def _visible(text: str) -> str:
 
 
 def comparable(text: str) -> str:
-    """A text as `write` and `read` leave it, to compare the texts of a list with those that it was made from."""
+    """Returns a text as `write` and `read` would change it, to compare a file's texts with the originals."""
     return one_line(_visible(text))
 
 
 def one_line(text: str) -> str:
-    """A text in Unicode NFC with its white space as single blanks, however programs end lines."""
+    """Returns a text in Unicode NFC on one line, with all white space as single blanks."""
     return " ".join(unicodedata.normalize("NFC", text).split())

@@ -1,6 +1,6 @@
 """Videos as RGB frames, chosen by the time at which they are shown.
 
-PyAV decodes; its wheels bring FFmpeg along. It first reads the times of all packets without decoding them, which says
+PyAV decodes; its wheels bring FFmpeg along. It first reads the times of all packets without decoding them, to learn
 which frames exist; then it decodes the frames that are needed.
 
     video = open_video(path)
@@ -42,14 +42,14 @@ MAX_PIXELS = 64_000_000
 _LONGEST_S = 7 * 24 * 3600.0
 _DEFAULT_RATE = Fraction(25)
 _JUMP_S = 10.0
-"""Largest step of a clock."""
+"""Largest step of a clock; a larger one is a jump."""
 _FEW = 0.25
-"""Largest fraction of frames with the time of another."""
+"""Largest fraction of frames that may have the time of another frame."""
 _DISCONTINUOUS = ("mpegts", "mpeg")
 _REORDERED = 32
-"""Frames that show whether packets are in the order of decoding."""
+"""Number of first frames that show whether presentation times are in the order of decoding."""
 _WORTH_A_SEEK = 8
-"""Frames that must lie between here and a keyframe ahead, for a seek to be faster than decoding them."""
+"""Fewest frames before a keyframe for which seeking it is faster than decoding them."""
 _OTHER_FILES = {"concat", "dash", "hls", "imf", "rtp", "rtsp", "sap", "sdp", "vobsub", "webm_dash_manifest"}
 """Formats that refer to other files or addresses."""
 
@@ -100,7 +100,7 @@ class Times:
     last_s: float
     """How long the last frame is shown."""
     counted: bool
-    """The decoder's times do not identify frames; their order of decoding does."""
+    """Whether frames are identified by the order in which the decoder returns them, because their times do not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,12 +243,12 @@ def _open(path: Path) -> Iterator[InputContainer]:
 
 
 def _reason(error: Exception) -> str:
-    """FFmpeg's own words, without number and path."""
+    """Returns FFmpeg's message without error number and path."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def _video_stream(container: InputContainer, number: int | None = None) -> VideoStream:
-    """The stream of that number, or the one that a player would show; one thread decodes. A cover of music is none."""
+    """Returns the stream with a number, else the one a player would show, not a music cover; one thread decodes it."""
     from av.stream import Disposition
 
     best = container.streams.best("video") if number is None else container.streams[number]
@@ -276,9 +276,9 @@ def _packets(container: InputContainer, stream: VideoStream) -> list[_Packet]:
 
 
 def _decode(container: InputContainer, stream: VideoStream, key: int | None = None) -> Iterator[VideoFrame]:
-    """Every frame that decodes from here on, in the order of presentation; damaged packets are skipped.
+    """Yields every frame that decodes from here on, in the order of presentation; damaged packets are skipped.
 
-    There is none if `key`, the presentation time of a keyframe, is not that of the first packet.
+    With `key`, yields nothing unless the first packet is the keyframe with this presentation time.
     """
     import av
 
@@ -316,7 +316,7 @@ class _LostError(Exception):
 
 
 class _Walk:
-    """Goes through a file frame by frame, leaping from keyframe to keyframe over frames that nobody needs."""
+    """Reads a file frame by frame, seeking keyframes to skip frames that are not needed."""
 
     def __init__(self, container: InputContainer, video: Video, seeking: bool) -> None:
         self._container, self._times, self._seeking = container, video.times, seeking
@@ -326,7 +326,7 @@ class _Walk:
         self._ahead: tuple[int, VideoFrame] | None = None
 
     def shown_at(self, pts: int) -> tuple[VideoFrame, bool]:
-        """The frame of this time, or its neighbour, and whether it is that frame; times must ascend between calls."""
+        """Returns the frame of a time, or a neighbour, and whether it is exact; times must ascend between calls."""
         if self._seeking:
             self._leap(pts)
         while self._before is None or self._before[0] < pts:
@@ -355,11 +355,11 @@ class _Walk:
             raise _LostError from None
         self._frames = self._timed(key)
         self._ahead = next(self._frames, None)
-        if self._ahead is None or self._ahead[0] != key:  # it was a recovery point: pictures are complete only later
+        if self._ahead is None or self._ahead[0] != key:  # a recovery point: pictures are complete only later
             raise _LostError
 
     def _timed(self, key: int | None) -> Iterator[tuple[int, VideoFrame]]:
-        """Frames with their times; those before `key` are dropped, as they may lack what they build on."""
+        """Yields frames with their times, without those before `key`, which may depend on frames that were skipped."""
         for number, frame in enumerate(_decode(self._container, self._stream, key)):
             pts = number if self._times.counted else frame.pts
             if pts is not None and (key is None or pts >= key):
@@ -422,7 +422,7 @@ def _ascend(times: Sequence[int | None]) -> bool:
 
 
 def _joined(packets: Sequence[_Packet], most: int) -> list[_Packet] | None:
-    """The packets with a continuous clock; None if it never goes back or ahead by more than `most`."""
+    """Returns the packets with jumps of the clock closed; None if it never goes back or ahead by more than `most`."""
     joined, shift, step = [], 0, 0
     before: int | None = None
     for packet in packets:
@@ -438,7 +438,7 @@ def _joined(packets: Sequence[_Packet], most: int) -> list[_Packet] | None:
 
 
 def _spread(pts_F: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Spreads frames of equal times evenly until the next time; those of the last time use the step before."""
+    """Spreads frames with equal times evenly until the next time; the last ones use the previous step."""
     distinct, first, count = np.unique(pts_F, return_index=True, return_counts=True)
     end = distinct[-1] + (count[-1] * (distinct[-1] - distinct[-2]) if count[-1] > 1 else 1)
     width_F = np.repeat(np.diff(distinct, append=end), count)

@@ -4,7 +4,7 @@ A reader is a function `(path, **options) -> Iterator[Record]` with the decorato
 as a `Path` names another file of the collection. `--set help` shows the lines of a docstring's `Options:`.
 
 Text is UTF-8, with or without a byte order mark, plain or gzipped (the first bytes decide). Only a line feed ends a
-line. Nothing is unpickled. What is wrong with a file is an `ArtifactError` with the file and the place in it.
+line. Nothing is unpickled. An error in a file is an `ArtifactError` that names the file and the place.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ccr_cli.errors import ArtifactError
 LONGEST_LINE = 2**26
 """Longest line in bytes; a longer one means that a file is not text, or a gzip bomb."""
 LARGEST_JSON = 2**29
-"""Largest unpacked JSON file in bytes; the largest file of the collections has a third of it."""
+"""Largest unpacked JSON file in bytes; the largest one of the collections is a third of that."""
 SMALL_TEXT, MOST_UNPACKED = 2**24, 50
-"""Largest text of any gzip file in bytes, and bytes of text per byte of a larger one; captions unpack to some 5."""
+"""A gzip file may unpack to `SMALL_TEXT` bytes, or `MOST_UNPACKED` times its size; captions unpack to some 5 times."""
 LONGEST_KEY = 60
 """Longest JSON key in messages, in characters."""
 MOST_ROWS = 5
@@ -41,7 +41,7 @@ KINDS = ("image", "video")
 _VIDEO = "mp4|avi|mkv|mov|webm|mpe?g|m4v|ogv|flv|wmv|3gp"
 _VIDEO_ENDING = re.compile(rf"\.({_VIDEO})$", re.IGNORECASE)
 _ENDING = re.compile(rf"\.(jpe?g|png|gif|bmp|webp|tiff?|{_VIDEO})$", re.IGNORECASE)
-"""The endings that an id may have or lack; what is decoded is up to Pillow and FFmpeg."""
+"""Endings of media files that an id may have or lack; Pillow and FFmpeg decide what can be decoded."""
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PICKLES = (".pkl", ".pickle", ".pck", ".p")
@@ -75,7 +75,7 @@ class Record:
     group: str = ""
     """The video or image that the item was cut from, as `SPACE:ID`."""
     translations: tuple[tuple[str, str], ...] = ()
-    """Language and text of machine translations of the caption."""
+    """Language and text of each machine translation of the caption."""
 
 
 Reader = Callable[..., Iterator[Record]]
@@ -83,7 +83,7 @@ FORMATS: dict[str, Reader] = {}
 
 
 def caption_format(reader: Reader) -> Reader:
-    """Registers the reader of a format by its own name: `captions_csv` reads `captions-csv`."""
+    """Registers a reader by the name of its function: `captions_csv` reads the format `captions-csv`."""
     FORMATS[reader.__name__.replace("_", "-")] = reader
     return reader
 
@@ -104,7 +104,7 @@ class NotUtf8(ArtifactError):
 
 
 def listed(places: Sequence[str]) -> str:
-    """Returns places of one file, each the `where` of a record, as `products.csv, line 3, line 8 and 2 more`."""
+    """Formats places of one file (the `where` of records) as `products.csv, line 3, line 8 and 2 more`."""
     file = places[0].partition(", ")[0]
     some = ", ".join(place.removeprefix(f"{file}, ") for place in places[:MOST_ROWS])
     more = f" and {len(places) - MOST_ROWS:,} more" if len(places) > MOST_ROWS else ""
@@ -127,14 +127,14 @@ def is_video(name: str) -> bool:
 
 
 def kind_of(kind: str, where: str) -> str:
-    """Checks the kind of an item, which may be empty."""
+    """Returns the kind of an item, which may be empty; ColumnError if it is unknown."""
     if kind and kind not in KINDS:
         raise ColumnError("kind", f"{where}: kind is {' or '.join(KINDS)}, not {kind[:40]!r}")
     return kind
 
 
 class _Unpacked(io.RawIOBase):
-    """What a gzip file holds; ArtifactError once that is too much for a text."""
+    """The unpacked content of a gzip file; ArtifactError once it is too large for a text."""
 
     def __init__(self, plain: gzip.GzipFile, path: Path) -> None:
         self._plain, self._path = plain, path
@@ -178,7 +178,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator[tuple[int, str]]:
-    r"""Yields number (from 1) and text of each line; U+2028, \x85 and a lone \r end no line. NUL is refused or kept."""
+    r"""Yields number (from 1) and text of each line; U+2028, \x85, a lone \r do not end it. NUL is kept or refused."""
     with opened(path) as file:
         if encoding == "utf-16":
             file, encoding = _from_utf16(file, path), "utf-8"
@@ -234,7 +234,7 @@ class Json:
         return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}", hint)
 
     def _typed(self, kind: type, name: str) -> Any:
-        """Returns the value if it is of a type; True and False are no numbers."""
+        """Returns the value if it has exactly this type (True and False are not numbers); else ArtifactError."""
         if type(self.value) is kind:
             return self.value
         found = "null" if self.value is None else f"{type(self.value).__name__} {reprlib.repr(self.value)}"

@@ -1,4 +1,4 @@
-"""Tables of captions whose fields are texts, CSV or TSV: `text`, `item_id` or `media`, and optional columns."""
+"""Tables of captions in CSV or TSV, with the columns `text`, `item_id` or `media`, and optional ones."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ccr_cli.errors import ArtifactError
 
 COLUMNS = ("item_id", "text", "split", "lang", "k", "caption_set", "media", "kind", "label", "caption_id")
 OTHER_NAMES = "--columns text=YOURS,media=YOURS"
-"""What to type for columns with names of one's own."""
+"""The option to type if columns have other names."""
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-"""The line above the header in which a spreadsheet is told the delimiter."""
+"""A line above the header that tells a spreadsheet the delimiter."""
 
 
 @caption_format
@@ -42,7 +42,7 @@ def captions_csv(
         encoding: Encoding of the text: utf-8, utf-16 or cp1252.
         columns: Names of the columns of a table without a header, in order; "" for a column to skip.
         header: The file's own column names: `{"item_id": "video_id", "text": "sentence"}`; "" for none. Columns with
-            the names above are read too, others are not.
+            ccr's own names are read too, others are not.
         texts: Several columns of texts with their languages, instead of `text`: `{"caption_en": "en"}`; a language
             `mt.de` is that of machine translations.
         header_line: Line of the header; those above it are skipped.
@@ -62,9 +62,9 @@ def records(
     texts: Mapping[str, str] | None = None,
     hint: str | None = None,
 ) -> Iterator[Record]:
-    """Yields the captions of rows of texts with their numbers; `hint` helps if a row has too many fields.
+    """Yields the captions of numbered rows; `hint` is the hint of the error if a row has too many fields.
 
-    The first row is the header, unless `columns` has the names; `header` and `texts` are those of `captions_csv`.
+    The first row is the header unless `columns` has the names; `header` and `texts` are those of `captions_csv`.
     """
     where = str(path)
     if not columns:
@@ -94,7 +94,7 @@ def records(
 
 
 def captions_of_row(row: Record, texts: Sequence[tuple[str, str]]) -> Iterator[Record]:
-    """Yields the captions of a row from its texts with their languages; an empty one only if they all are."""
+    """Yields the captions of a row from its texts with their languages; an empty one only if all texts are empty."""
     made = tuple((lang, text) for text, tag in texts if (lang := made_in(tag)) and text.strip())
     own = [(text, lang) for text, lang in texts if not made_in(lang)]
     for text, lang in [(text, lang) for text, lang in own if text.strip()] or own[:1]:
@@ -102,7 +102,7 @@ def captions_of_row(row: Record, texts: Sequence[tuple[str, str]]) -> Iterator[R
 
 
 def made_in(tag: str) -> str:
-    """Returns the language of a column of machine translations, by the tag of its texts; empty for other columns."""
+    """Returns the language in the tag of a column of machine translations: `de` for `mt.de`; empty for other tags."""
     return tag.removeprefix("mt.") if tag.startswith("mt.") else ""
 
 
@@ -143,7 +143,7 @@ def table_rows(
 
 
 def table_lines(path: Path, encoding: str = "utf-8") -> tuple[str, Iterator[tuple[int, str]]]:
-    """The delimiter that a first line `sep=;` names, empty without one, and the lines after it with their numbers."""
+    """Returns the delimiter that a first line such as `sep=;` names, else "", and the other lines, numbered."""
     table = lines(path, encoding)
     first = next(table, None)
     named = _SEPARATOR.fullmatch(first[1]) if first else None
@@ -153,7 +153,7 @@ def table_lines(path: Path, encoding: str = "utf-8") -> tuple[str, Iterator[tupl
 def _places(
     columns: Sequence[str], header: Mapping[str, str] | None, texts: Mapping[str, str], where: str
 ) -> tuple[dict[str, int], list[tuple[int, str]]]:
-    """Returns the place of every column but the texts by its name in `COLUMNS`; place and language of every text."""
+    """Returns the places of columns by name in `COLUMNS` (without the text), and place and language of each text."""
     own = [name for name in columns if name and name not in texts and (name in COLUMNS or not texts)]
     names = {**(header or {name: name for name in own})}
     if texts:

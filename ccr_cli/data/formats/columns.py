@@ -1,4 +1,4 @@
-"""Which column of a table holds what, by its name."""
+"""Recognises the columns of a table by their names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAMES = {
     }.items()
     for name in names.split()
 }  # fmt: skip
-"""Names of languages as spreadsheets have them."""
+"""Names of languages that headers of spreadsheets have."""
 LANG = re.compile(r"[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*")
 """A language tag."""
 MACHINE = "mt"
@@ -45,9 +45,9 @@ _MACHINE = {
     MACHINE,
     *["machine", "translated", "translation", "übersetzung", "traducción", "traduction", "翻译", "译文"],
 }
-"""Words of the name of such a column."""
+"""Words that mark the name of such a column."""
 _AUTOMATIC = {"auto", "automatic", "automatique", "automatisch", "automatische", "automática"}
-"""Further words of it that alone mean something else, such as a car."""
+"""Further words of such names; alone, they mark nothing: `auto` may be a car."""
 _LANGUAGE = re.compile(
     rf"(?:({'|'.join(['text', *ALIASES['text']])})[ _.-])?"
     rf"(({'|'.join(_NAMES)}|[a-z]{{2}})(?:[_-][a-z0-9]{{2,4}})?)",
@@ -57,7 +57,7 @@ _LANGUAGE = re.compile(
 
 
 def candidates(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, list[str]]:
-    """Returns the columns that may hold each of `COLUMNS`, the preferred one first; the user's `chosen` one alone."""
+    """Returns the columns that may hold each of `COLUMNS`, the preferred first; only the `chosen` one, if any."""
     free = [name for name in names if name and name not in chosen.values()]
     found = {}
     for ours in COLUMNS:
@@ -70,8 +70,8 @@ def candidates(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, lis
 def text_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
     """Returns the columns of texts with their languages, empty where the name of the column has none.
 
-    Of the user's `chosen` ones, `text` or `text.LANG` may name several columns with commas between them. Otherwise
-    these are the first known column, and all whose names end in a language; only a language, where no other fits.
+    In the user's `chosen`, `text` or `text.LANG` may name several columns, separated by commas. Otherwise they are the
+    first known column and all like `caption_de`; if there are none, those whose name is only a language.
     """
     own = [(ours[5:], theirs) for ours, theirs in chosen.items() if ours.partition(".")[0] == "text"]
     if own:
@@ -103,12 +103,12 @@ def machine_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str
 
 
 def is_machine(name: str) -> bool:
-    """Whether the name of a column says that it has machine translations, of whatever language."""
+    """Whether the name of a column marks machine translations, whatever their language."""
     return not _MACHINE.isdisjoint(re.findall(r"[^\W_]+", name.lower()))
 
 
 def tag_of(text: str) -> str:
-    """Returns the tag of a language by its code, perhaps with a region, or its name; empty if it is none."""
+    """Returns the tag of a language, given its code (perhaps with a region) or its name; empty if unknown."""
     first, dash, region = text.replace("_", "-").partition("-")
     lang = _NAMES.get(first.lower(), first.lower() if first.lower() in _CODES else "")
     return lang + dash + region if lang and LANG.fullmatch(lang + dash + region) else ""
@@ -122,9 +122,9 @@ def match(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
 
 
 def role(name: str) -> str:
-    """Returns our name of a column that a user may call by another of its names; UsageError if it is unknown.
+    """Returns the name in `COLUMNS` of a column, which a user may call by an alias; UsageError if it is unknown.
 
-    A column of texts may have a language: `text.de`. One of machine translations has one: `mt.de`.
+    A column of texts may name its language (`text.de`); one of machine translations must (`mt.de`).
     """
     name, dot, lang = name.partition(".")
     if name.lower() == MACHINE and LANG.fullmatch(lang):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from openpyxl import Workbook
 
 SMALL_WORKBOOK = 2**26
-"""Bytes to which any workbook may unpack; a larger one by `MOST_UNPACKED`, at most `LARGEST_JSON`."""
+"""A workbook may unpack to this many bytes, or to `MOST_UNPACKED` times its size, but at most to `LARGEST_JSON`."""
 
 
 @caption_format
@@ -71,7 +71,7 @@ def _opened(path: Path) -> Iterator[Workbook]:
 
 
 def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number (from 1) and the cells of every row of a sheet that is not empty."""
+    """Yields the number (from 1) and the cells of every non-empty row of a sheet."""
     with _opened(path) as book:
         if sheet and sheet not in book.sheetnames:
             raise ArtifactError(f"{path} has no sheet {sheet!r}", hint=f"--set sheet={shlex.quote(book.sheetnames[0])}")
@@ -90,9 +90,9 @@ def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tu
 
 
 def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) -> bytes:
-    """Returns a workbook of one sheet with these rows; the first, the header, stays in view and filters.
+    """Returns a workbook of one sheet with these rows; the first, the header, is frozen and has filters.
 
-    Columns of `sentences` are wide and wrap their text, the others as wide as their cells, up to a limit.
+    Columns named in `sentences` are wide and wrap their text; the others are as wide as their cells, up to a limit.
     """
     import openpyxl
     from openpyxl.cell import WriteOnlyCell
@@ -126,9 +126,9 @@ def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) 
 
 
 SENTENCE_WIDTH, MOST_WIDTH, NUMBER_WIDTH = 45, 24, 8
-"""Width of a column of sentences, most of another (ids are cut), and least of one of numbers, in characters."""
+"""Widths in characters: of columns of sentences, of the widest other column (ids are cut), and of numbers."""
 _SOUND = (ArtifactError, PermissionError, MemoryError)
-"""Errors that say nothing against the file's format, or enough."""
+"""Errors to raise unchanged: they do not mean a wrong format, or explain the problem themselves."""
 
 
 def _no_workbook(path: Path, error: Exception) -> ArtifactError:
@@ -136,5 +136,5 @@ def _no_workbook(path: Path, error: Exception) -> ArtifactError:
 
 
 def _text(cell: object) -> str:
-    """A cell as Excel shows it: a whole number without decimals."""
+    """Returns a cell as Excel shows it: a whole number without decimals."""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)

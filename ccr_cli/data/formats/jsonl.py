@@ -34,7 +34,7 @@ def jsonl(
     Options:
         item: Key of the item's id; empty: the item is named after its image or video.
         text: Key of the text, or of a list of texts.
-        by_lang: The text is in an object for its language: `{"de": {"caption": [...]}, "fil": ...}`.
+        by_lang: Whether every language has its own object with the text: `{"de": {"caption": [...]}, "fil": ...}`.
         split: Key of the split, which an object may lack; the same holds for the following keys.
         lang: Key of the language.
         k: Key of the caption's number.
@@ -72,7 +72,7 @@ def parquet(
 def _captions(
     rows: Iterable[Json], keys: Mapping[str, str], texts: Mapping[str, str], *, by_lang: bool = False
 ) -> Iterator[Record]:
-    """Yields the captions of objects; `keys` has their key of each of `COLUMNS` but the text, an empty one for none.
+    """Yields the captions of objects; `keys` maps each of `COLUMNS` except the text to their key, empty for none.
 
     An object without a text has an empty caption.
     """

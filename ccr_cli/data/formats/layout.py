@@ -1,4 +1,4 @@
-"""What a file of captions is, as far as it can be seen: its format, and the options with which to read it."""
+"""Detects the format of a file of captions, and the options with which to read it."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ ENDINGS = {
     ".csv": "captions-csv", ".tsv": "captions-csv", ".txt": "captions-csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".parquet": "parquet", ".xlsx": "excel",
 }  # fmt: skip
-"""The format of a file by its ending; JSON is told by its content."""
+"""The format of a file by its ending; for JSON, the content decides."""
 _DELIMITERS = (",", ";", "\t", "|")
 _MOST_ABOVE = 10
-"""Most lines in which the header of a table is looked for."""
+"""Number of lines in which to look for the header of a table."""
 _SAMPLE = 100
-"""Rows by which columns of unknown names are guessed."""
+"""Number of rows from which to guess columns with unknown names."""
 _UNREAD = 6
 """Most columns that a note names as not read."""
 _FEWEST_WORDS = 1.5
-"""Fewest words of a row on average in a column that is taken for the text."""
+"""Fewest words per row, on average, of a column that is taken for the text."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|(?:(?![\u3040-\u9fff\uac00-\ud7af])[^\W\d_])+")
 """A word; in a language without spaces, two characters."""
 _WORDS = {"\t": "tab", "item_id": "item", "media": "picture", MACHINE: "machine translation"}
 Columns = Mapping[str, str] | Sequence[str]
-"""The user's names of columns by ours (an empty one: there is none), or all names in order where no header is."""
+"""The user's names of columns by ccr's names (empty: no such column), or all names in order if there is no header."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Layout:
 
     @cached_property
     def facts(self) -> Facts:
-        """What the captions say of themselves, which reads the file."""
+        """Facts about the captions; reads the whole file."""
         langs, splits = True, False
         names: dict[str, None] = {}
         first: dict[tuple[str, str], Record] = {}
@@ -87,15 +87,15 @@ class Layout:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the captions of a file say of themselves."""
+    """Facts about the captions of a file."""
 
     langs: bool
-    """Whether they all name their languages."""
+    """Whether every caption names its language."""
     splits: bool
-    """Whether they name splits."""
+    """Whether any caption names a split."""
     media: tuple[str, ...]
     clash: str
-    """An id with two images or videos, or one of these with two ids; empty if each has one."""
+    """Describes an id with two images or videos, or one of these with two ids; empty if there is none."""
     translations: tuple[str, ...]
     """The languages of machine translations."""
 
@@ -130,8 +130,8 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
 
     Args:
         path: A file, or a folder of pictures with captions beside them.
-        form: Its format; empty: by its ending or content. With a format, objects that have `item_id` and `text` are
-            read by our names alone.
+        form: Its format; empty: by its ending or content. If it names `jsonl`, objects with `item_id` and `text` are
+            read by ccr's names alone.
         options: Options of the format that the user has set; they are kept.
         columns: The user's names of the columns; what they leave open is guessed from the header.
 
@@ -174,7 +174,7 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
 
 
 def _folder_notes(path: Path) -> Iterator[str]:
-    """Yields what is alone in a folder of pictures with captions; ArtifactError if there are no captions."""
+    """Yields notes on pictures without captions, and captions without pictures; ArtifactError without any captions."""
     found = captioned(path)
     if not found.captions:
         tables = [each for each in sorted(path.iterdir()) if each.suffix.lower() in ENDINGS and each.suffix != ".txt"]
@@ -273,7 +273,7 @@ def _with_columns(layout: Layout, columns: Columns, *, to_the_letter: bool) -> L
 
 
 def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
-    """Returns one of these columns that does not fit what the file holds, and why; two empty texts without one."""
+    """Returns one of these columns whose values do not fit, and why; two empty texts if all fit."""
     try:
         if columns and (clash := layout.facts.clash) and "item_id" in columns:
             return "item_id", f"it does not name the pictures one to one ({clash}), so these name the items"
@@ -281,16 +281,16 @@ def _misfit(layout: Layout, columns: Collection[str]) -> tuple[str, str]:
         if error.column in columns:
             return error.column, error.message
     except ArtifactError:
-        pass  # the import says it, after the notes
+        pass  # the import reports it, after the notes
     return "", ""
 
 
 def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Guesses columns by what they hold, where no name tells them.
+    """Guesses the columns of pictures and text from their values, if no name is known for them.
 
     Returns:
-        The names, without one such as `Nr` that is the code of a language but holds numbers; and the columns of the
-        pictures and the text, the one with the most words.
+        The names, with "" for a column such as `Nr` that is named like a language but holds numbers; and the guessed
+        columns, for the text the one with the most words.
     """
     found = match(names, chosen)
     texts = [name for name in text_columns(names, chosen) if len(name) == 2 and name not in chosen.values()]
@@ -319,7 +319,7 @@ def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> 
 
 
 def _sample(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
-    """Returns the texts of each column in the first rows that are not empty."""
+    """Returns the non-empty texts of each column in the first rows."""
     rows: Iterable[Mapping[str, Any]]
     if layout.form == "jsonl":
         rows = ({key: at.value for key, at in row.entries()} for row in json_rows(layout.path))
@@ -332,7 +332,7 @@ def _sample(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], headless: bool) -> dict[str, Any]:
-    """Returns the options of a format for these columns: none where they have our names, and no others are there."""
+    """Returns the options of a format for these columns; none if all of them have ccr's names."""
     found, texts = match(names, chosen), text_columns(names, chosen)
     machine = {name: f"{MACHINE}.{lang}" for name, lang in machine_columns(names, chosen).items()}
     chosen = {ours: theirs for ours, theirs in chosen.items() if not ours.startswith(f"{MACHINE}.")}
@@ -365,12 +365,12 @@ def _names(layout: Layout) -> list[str]:
 
 
 def _rows(layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """Yields the rows of a table of texts with their lines, beginning with the header."""
+    """Yields the line and the cells of each row of a CSV file or a sheet, beginning with the header."""
     return (sheet_rows if layout.form == "excel" else table_rows)(layout.path, **layout.options)
 
 
 def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str, int]:
-    """Returns the option for a header below other lines: the first of some with columns of a picture and a text."""
+    """Returns the option for a header below other lines: the first one that names a text, and a picture or an id."""
     for row, (number, cells) in enumerate(islice(_rows(layout), _MOST_ABOVE)):
         names = [cell.strip() for cell in cells]
         chosen = _chosen(columns, names)
@@ -382,7 +382,7 @@ def _guessed_header_line(layout: Layout, columns: Mapping[str, str]) -> dict[str
 
 
 def _chosen(columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
-    """Returns the user's columns by our names, in the case of the header."""
+    """Returns the user's columns by ccr's names, in the upper or lower case of the header."""
     as_in_file = {name.lower(): name for name in reversed(names)}
 
     def found(theirs: str) -> str:
@@ -395,7 +395,7 @@ def _chosen(columns: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:
 
 
 def _single(chosen: Mapping[str, str], names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yields the columns that the user names, one by one; where `text` is several, each of them."""
+    """Yields the columns that the user names, one by one, including each of several texts."""
     for ours, theirs in chosen.items():
         several = ours.partition(".")[0] == "text" and theirs not in names
         yield from ((ours, each) for each in (theirs.split(",") if several else [theirs]) if each)
@@ -429,9 +429,9 @@ def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the option for the delimiter by which the header has the most known names, if it is not the usual one.
+    """Returns the option for the delimiter that gives the header the most known names, if it is not the usual one.
 
-    A first line `sep=;` names it.
+    A first line such as `sep=;` decides.
     """
     usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     named, table = table_lines(path, options.get("encoding", "utf-8"))
@@ -439,7 +439,7 @@ def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
     def fit(delimiter: str, line: str) -> tuple[int, int, bool]:
         try:
             names = next(csv.reader([line], delimiter=delimiter), [])
-        except csv.Error:  # the table's reader says what is wrong
+        except csv.Error:  # the table's reader reports it
             names = []
         return len(match(names, {})), len(names), delimiter == usual
 
