@@ -1,1 +1,1 @@
-"""What is on disk: one file per kind, and what all kinds share."""
+"""Artifacts on disk: one module per kind, and what all kinds share."""

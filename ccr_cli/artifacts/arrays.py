@@ -1,4 +1,4 @@
-"""Arrays that are mapped from files: of `.npy` files, after their header was checked, and large new ones."""
+"""Arrays mapped from files: those of `.npy` files, whose header is checked, and large new ones."""
 
 import math
 import os
@@ -16,7 +16,7 @@ from ccr_cli.errors import ArtifactError
 
 PICKLED = "holds pickled Python objects, which ccr never loads because loading them can run any program"
 LARGE = 2**28
-"""Bytes from which a new array is a file."""
+"""Size in bytes from which a new array is kept in a file."""
 UNPICKLE = "if you trust it, save its arrays without pickle: np.savez('plain.npz', **{id: array, ...})"
 
 
@@ -38,14 +38,14 @@ def mapped(path: Path) -> npt.NDArray[Any]:
 
 
 def empty(shape: Sequence[int], folder: Path) -> npt.NDArray[np.float32]:
-    """A new array whose values are not set.
+    """Returns a new array whose values are not set.
 
-    A large one is mapped from a file without a name in the folder, which is gone with the process, however that ends;
-    the system can take back the memory. Where the folder has no room or is read-only, it is in memory.
+    A large array is mapped from an unnamed file in the folder, so that the system can reclaim its memory; the file
+    disappears with the process, however that ends. If the folder is full or read-only, the array is in memory.
     """
     size = math.prod(shape) * np.dtype(np.float32).itemsize
     if size >= LARGE:
         with suppress(OSError, AttributeError), tempfile.TemporaryFile(dir=folder) as file:  # macOS lacks the function
-            os.posix_fallocate(file.fileno(), 0, size)  # or a full disk would kill whoever writes to it
+            os.posix_fallocate(file.fileno(), 0, size)  # else writing on a full disk would kill the process
             return np.memmap(file, np.float32, "r+", shape=tuple(shape))
     return np.empty(shape, np.float32)

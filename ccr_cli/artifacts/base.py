@@ -2,7 +2,7 @@
 
 An artifact is a folder. `artifact.json` is written last, so its presence means that the folder is complete.
 `id` is the sha256 of the canonical JSON of kind, schema, request, the parents' ids and the files, so two
-artifacts with one id hold the same bytes made in the same way.
+artifacts with the same id hold the same bytes made in the same way.
 """
 
 import hashlib
@@ -47,9 +47,9 @@ SCHEMAS = dict.fromkeys(FOLDERS, 1) | {"diagnosis": 2}
 PER_DATASET = {"translation", "noise", "features"}
 """Kinds whose folder has one more level: the data set's name."""
 LOCAL = ".local"
-"""Folder of a workspace for what concerns this machine alone: paths outside the workspace, in `ID.json`."""
+"""Folder of a workspace for facts about this machine only: paths outside the workspace, in `ID.json`."""
 ELSEWHERE = "PATH"
-"""What stands for the folder of a file outside the workspace."""
+"""Placeholder for the folder of a file outside the workspace."""
 _PATH = re.compile(r"""(?<![^\s='",(\[])/[^\s'",)\]]+""")
 
 
@@ -88,7 +88,7 @@ class Artifact:
     """Facts outside the identity: created, command, versions, environment. Paths of this machine are among them."""
 
     def entry(self, name: str) -> FileEntry:
-        """Returns what the record says of a file; raises ArtifactError if the record does not list it."""
+        """Returns the entry of a file in the record; raises ArtifactError if there is none."""
         for entry in self.files:
             if entry.path == name:
                 return entry
@@ -97,7 +97,7 @@ class Artifact:
     def file(self, name: str) -> Path:
         """Returns the path of one of the artifact's files after checking that it is the recorded one.
 
-        It is hashed once a process, unless it changes on disk.
+        A process hashes each file once, unless it changes on disk.
 
         Raises:
             ArtifactError: If the file is not part of the artifact, is missing, or was changed.
@@ -123,7 +123,7 @@ class Artifact:
         return self._fitting(name, read_toml(self.file(name)))
 
     def _fitting(self, name: str, value: Any) -> dict[str, Any]:
-        """Returns the content of a file if it has the shape of the kind's file of this name; else ArtifactError."""
+        """Returns the content of a file; ArtifactError unless it has the shape that `SHAPES` prescribes."""
         if wrong := problem(value, SHAPES.get(self.kind, {}).get(name, {str: ANY})):
             raise ArtifactError(f"{self.path / name}: {wrong}", hint=self.rebuild_hint())
         fitting: dict[str, Any] = value
@@ -145,20 +145,20 @@ class Artifact:
         return any(p.kind == kind for p in self.parents)
 
     def origin(self) -> tuple[str, list[Parent]]:
-        """The command that made it, and its parents, without paths of this machine."""
+        """Returns the command that made the artifact, and its parents, without paths of this machine."""
         root = home(self.path) or self.path
         parents = [replace(parent, path=portable(parent.path, root)) for parent in self.parents]
         return portable_command(str(self.about.get("command") or ""), root), parents
 
     def rebuild_hint(self) -> str:
-        """What to type to make the artifact again."""
+        """Returns a hint with the command that makes the artifact again."""
         command = self.rebuild_command()
         return f"rebuild it: {shlex.join(command)}" if command else f"rebuild it, or see: ccr verify {self.path}"
 
     def rebuild_command(self) -> list[str]:
-        """The words of the command that makes the artifact again, with its parents, because others may fit by now.
+        """Returns the words of the command that makes the artifact again; empty if it is unknown.
 
-        Empty if it is unknown.
+        The parents are named, because the recorded words may by now select others.
         """
         command = self.about.get("command")
         if not isinstance(command, str) or not command:
@@ -192,17 +192,17 @@ def refuse_special(path: Path) -> Path:
 
 
 def sha256_file(path: Path) -> str:
-    """Returns the sha256 of a file in hex; ArtifactError if it is none."""
+    """Returns the sha256 of a file in hex; ArtifactError if it is a pipe, socket or device."""
     with refuse_special(path).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 _hashed: dict[Path, tuple[tuple[int, ...], str]] = {}
-"""The state of files of artifacts when they were hashed, and their sha256."""
+"""By path: the state of an artifact's file when it was hashed, and its sha256."""
 
 
 def known_sha256(path: Path, written: str | None = None) -> str:
-    """As `sha256_file`, but a file that has not changed since this process hashed it is not read again.
+    """Like `sha256_file`, but reads a file again only if it has changed since this process hashed it.
 
     `written` is the sha256 of a file that this process has just written.
     """
@@ -226,7 +226,7 @@ def identity(
 
 
 def _words(command: str) -> list[str]:
-    """The words of a recorded command, which somebody else may have written."""
+    """Splits a recorded command into words; somebody else may have written it, so quotes may be unbalanced."""
     try:
         return shlex.split(command)
     except ValueError:
@@ -234,9 +234,9 @@ def _words(command: str) -> list[str]:
 
 
 def portable(text: str, root: Path) -> str:
-    """Takes the absolute paths out of a text: one below the workspace becomes relative, of any other its name is left.
+    """Removes absolute paths from a text: inside the workspace they become relative, of others only the name is kept.
 
-    A text that begins with a path is one as a whole, spaces included.
+    A text that begins with `/` is one path, spaces included.
     """
 
     def relative(path: str) -> str:
@@ -248,13 +248,13 @@ def portable(text: str, root: Path) -> str:
 
 
 def portable_command(command: str, root: Path) -> str:
-    """As `portable`, of every word of a command; a path may follow a `=`."""
+    """Applies `portable` to every word of a command; a path may follow a `=`."""
     words = [re.split(r"(?<==)(?=/)", word, maxsplit=1) for word in _words(command)]
     return shlex.join("".join(portable(part, root) for part in parts) for parts in words)
 
 
 def portable_values(value: Any, root: Path) -> Any:
-    """As `portable`, of every text in a tree of lists and dicts."""
+    """Applies `portable` to every text in a tree of lists and dicts."""
     if isinstance(value, Mapping):
         return {key: portable_values(inner, root) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -263,7 +263,7 @@ def portable_values(value: Any, root: Path) -> Any:
 
 
 def home(path: Path) -> Path | None:
-    """The workspace that an artifact's path leads through; None if it lies anywhere else."""
+    """Returns the workspace that an artifact's path is in; None if it is in none."""
     for kind, folder in FOLDERS.items():
         depth = 2 if kind in PER_DATASET else 1
         if len(path.parents) > depth and path.parents[depth - 1].name == folder:
@@ -338,7 +338,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
     """Reads the record of an artifact (of a kind, if one is expected) and checks that it is complete and fits its id.
 
     Raises:
-        ArtifactError: If it is missing, unfinished, changed, of another kind or of a newer schema.
+        ArtifactError: If it is missing, unfinished, changed, of another kind or of another schema version.
     """
     record = path / RECORD
     put_back(path)
@@ -382,7 +382,7 @@ def load(path: Path, kind: str | None = None) -> Artifact:
 
 
 def _local(path: Path, id_: str) -> dict[str, Any]:
-    """What a workspace keeps apart from an artifact: `command`, `environment`, and the paths of `parents` by id."""
+    """Reads what a workspace keeps outside the artifact: `command`, `environment`, and paths of `parents` by id."""
     file = (home(path) or path) / LOCAL / f"{id_}.json"
     if not re.fullmatch("[0-9a-f]{64}", id_) or not file.is_file():
         return {}
@@ -393,7 +393,7 @@ def _local(path: Path, id_: str) -> dict[str, Any]:
 
 
 def write_record(folder: Path, root: Path, record: Mapping[str, Any]) -> None:
-    """Writes `artifact.json` without paths of this machine; those that it would hold are kept in the workspace."""
+    """Writes `artifact.json` without paths of this machine, which the workspace keeps in `LOCAL`."""
     links = {p["id"]: p["path"] for p in record["parents"] if Path(p["path"]).is_absolute()}
     facts = {"command": record["command"], "environment": record["environment"], "parents": links}
     shared = {
@@ -408,7 +408,7 @@ def write_record(folder: Path, root: Path, record: Mapping[str, Any]) -> None:
 
 
 def put_back(path: Path) -> None:
-    """Puts back an artifact that was moved aside by a rebuild which was stopped before it put the new one there."""
+    """Restores an artifact that a rebuild moved aside, if the rebuild stopped before the new one was in place."""
     old = path.with_name(f"{path.name}.old")
     if not path.exists() and (old / RECORD).is_file():
         with suppress(OSError):  # another process was faster

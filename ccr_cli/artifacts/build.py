@@ -27,13 +27,13 @@ from ccr_cli.errors import ArtifactError, CcrError, LockedError, UsageError
 PLAN = ".plan.json"
 _ABOUT, _SOURCE = "about", "source"
 _MOVING = re.compile("-|latest|best:.*")
-"""Words that may mean other artifacts tomorrow."""
+"""Words of a command that may later select other artifacts."""
 _RUST = re.compile(r"\(os error (\d+)\)")
 """End of the errors of libraries in Rust, such as safetensors."""
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 _HOLDER = re.compile(r"pid=(\d+) host=(\S+)")
 _FIRST_NAMESPACE = 0xEFFFFFFC
-"""Linux's number of the namespace of processes outside of containers."""
+"""Linux's number of the process namespace outside of containers."""
 IN_HAND = "last"
 """Folder with the state of unfinished work; it is removed when the artifact is complete."""
 LEASE_SECONDS = 30.0
@@ -53,7 +53,7 @@ class Planned(Exception):
 
 
 class OtherRequestError(ArtifactError):
-    """An artifact of the same name was made from other options (value there and of the request, by name) or parents."""
+    """An artifact of the same name was made from other options (`differences`: old and new values) or parents."""
 
     def __init__(self, message: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
         super().__init__(message, hint="choose another --name, or rebuild it with --force")
@@ -70,7 +70,7 @@ class Build:
     parents: tuple[base.Parent, ...]
     done: base.Artifact | None = None
     environment: dict[str, Any] = field(default_factory=dict)
-    """Facts apart from identity (device, media root, source) that `artifact.json` keeps."""
+    """Facts in `artifact.json` that are not part of the identity: device, media root, source."""
 
     @property
     def folder(self) -> Path:
@@ -96,7 +96,7 @@ class Build:
             self._compare_source(self.done.about)
 
     def _compare_source(self, about: Mapping[str, Any]) -> None:
-        """Warns if the code that makes this artifact was edited since; between versions of ccr it may differ."""
+        """Warns if the code that makes this artifact was edited since, unless the version of ccr changed as well."""
         before, now = (about.get("environment") or {}).get(_SOURCE), self.environment.get(_SOURCE)
         version = (about.get("versions") or {}).get("ccr", ccr_cli.__version__)
         if before and now and before != now and version == ccr_cli.__version__:
@@ -104,7 +104,7 @@ class Build:
             warn(f"{self.final.name}: {edited}; --force makes it again, --name makes another")
 
     def prepare(self, force: bool, redo_failed: bool) -> None:
-        """Prepares the folder, which holds nothing or a stopped attempt at the same plan; that may set `done`."""
+        """Prepares the folder, empty or with a stopped attempt at the same plan; sets `done` if that was complete."""
         plan, begun = _plan(self), self.folder / PLAN
         marked = {**plan, "forced": True} if force else plan
         if redo_failed and not force and (self.final / base.RECORD).is_file() and not self.folder.exists():
@@ -132,7 +132,7 @@ class Build:
         base.write_json(begun, {**marked, _ABOUT: {**about, "environment": self.environment}})
 
     def clear(self) -> None:
-        """Removes the files of a stopped attempt, for what is written in one go."""
+        """Removes the files of a stopped attempt, for artifacts that are written in one go."""
         for path in (p for p in self.folder.iterdir() if not p.name.startswith(".")):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -166,7 +166,7 @@ class Build:
         return self.artifact
 
     def _complete(self, folder: Path) -> base.Artifact | None:
-        """The artifact in a folder, or None; raises OtherRequestError if it is of another request."""
+        """Returns the artifact in a folder, or None; raises OtherRequestError if its request or parents are others."""
         if not (folder / base.RECORD).is_file():
             return None
         artifact = base.load(folder)
@@ -182,12 +182,12 @@ _instead: list[Sequence[str]] = []
 
 
 def recorded_words() -> list[str]:
-    """The words of the command that artifacts record: those of the program, or of `recorded_as`."""
+    """Returns the words of the command that artifacts record: the program's own, or those of `recorded_as`."""
     return list(_instead[-1] if _instead else sys.argv[1:])
 
 
 def without_option(words: Sequence[str], option: str) -> list[str]:
-    """A command without one of its options and that option's value."""
+    """Removes an option and its value from a command."""
     words = list(words)
     while option in words:
         place = words.index(option)
@@ -197,7 +197,7 @@ def without_option(words: Sequence[str], option: str) -> list[str]:
 
 @contextmanager
 def recorded_as(words: Sequence[str]) -> Iterator[None]:
-    """Makes artifacts record another command, which would make each of them: without `ccr` itself."""
+    """Makes artifacts record these words, without `ccr`, as the command that would make each of them."""
     _instead.append(words)
     try:
         yield
@@ -207,7 +207,7 @@ def recorded_as(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Adds the folder to errors of a full or read-only disk that do not know their file, as those of writes."""
+    """Adds the folder to errors of a full or read-only disk that name no file, such as those of writes."""
     try:
         yield
     except Exception as error:
@@ -235,9 +235,9 @@ def building(
 ) -> Iterator[Build]:
     """Locks and opens an artifact's folder for writing; `done` is set if nothing is left to write.
 
-    `source` is the sha256 of the code that makes it: a warning tells if that was edited since, but it is no part of the
-    identity. Other arguments and errors are those of `build_artifact`. Training and extraction, which several processes
-    share, use it directly: only the first holds the lock.
+    `source` is the sha256 of the code that makes the artifact; it is not part of the identity, but a warning tells if
+    the code was edited since. Other arguments and errors are those of `build_artifact`. Training and extraction, which
+    several processes share, use this function directly: only the first process holds the lock.
     """
     name = slug(name)
     if name.endswith((".partial", ".parts", ".old", ".lock")):
@@ -286,13 +286,13 @@ def build_artifact(
     force: bool = False,
     redo_failed: bool = False,
 ) -> base.Artifact:
-    """Makes an artifact, unless the same request was fulfilled before.
+    """Builds an artifact, unless it is already complete for the same request.
 
     `request` holds every option that can change the result, as JSON values. Kinds that are kept by data set lie in the
     folder of the dataset among `parents`. `write` writes the files into `Build.folder` and returns the artifact's
     counts; it is not called if the artifact is complete. `force` rebuilds it even then: the old one stays until the new
-    one is complete, and a stopped rebuild resumes. `redo_failed` reopens a complete artifact that holds failures, with
-    its own files.
+    one is complete, and a stopped rebuild resumes. `redo_failed` reopens a complete artifact that holds failures, and
+    keeps its files.
 
     Raises:
         OtherRequestError: If an artifact of this name was made from other parents or options.
@@ -306,7 +306,7 @@ def build_artifact(
 
 
 def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> str:
-    """Returns how far the artifact is that a function builds in a workspace: done, unfinished or to do."""
+    """Returns the state of the artifact that a function builds in a workspace: done, unfinished or to do."""
     try:
         build(workspace.rehearsal())
     except Planned as planned:
@@ -315,15 +315,15 @@ def build_state(build: Callable[[Workspace], object], workspace: Workspace) -> s
 
 
 def _begun(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The plan of an unfinished artifact, and its command, versions and environment; both empty if unknown."""
+    """Returns the plan of an unfinished artifact, and its command, versions, environment; both empty if unknown."""
     plan = base.read_json(folder / PLAN) if (folder / PLAN).is_file() else {}
     return plan, plan.pop(_ABOUT, {})
 
 
 def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
-    """Lists the unfinished artifacts: kind, final folder, and what to type to continue or remove it, or who is at it.
+    """Lists the unfinished artifacts: kind, final folder, and how to continue or remove it unless a process is at work.
 
-    The command makes another artifact if what it reads, such as somebody's own method, was edited since.
+    The command makes another artifact if what it reads, such as the user's own method, was edited since.
     """
     found = []
     for kind, place in base.FOLDERS.items():
@@ -336,7 +336,7 @@ def unfinished(workspace: Workspace) -> list[tuple[str, Path, str]]:
 
 
 def _plan(made: Build | base.Artifact) -> dict[str, Any]:
-    """What decides on the content of an artifact."""
+    """Returns everything that determines the content of an artifact."""
     parents = sorted([p.kind, p.id] for p in made.parents)
     return {"kind": made.kind, "schema": made.schema, "request": made.request, "parents": parents}
 
@@ -361,7 +361,7 @@ def _refuse_other(where: Path, existing: Mapping[str, Any], plan: Mapping[str, A
 
 
 def _difference(key: str, there: object, here: object) -> str:
-    """Says how an entry of a request differs; of one with parts, such as the list of `--only`, no values."""
+    """Describes how an entry of a request differs; gives no values if it has parts, such as the list of `--only`."""
     if isinstance(there, dict) and isinstance(here, dict):
         parts = " and ".join(sorted(part for part in there.keys() | here.keys() if there.get(part) != here.get(part)))
         what = "list, or of another translation," if key == "only" else parts
@@ -372,7 +372,7 @@ def _difference(key: str, there: object, here: object) -> str:
 
 
 def _swap_in(partial: Path, final: Path) -> None:
-    """Gives a complete artifact its name. At no moment of an exchange is there none, if the file system has that."""
+    """Gives a complete artifact its name, replacing an old one without a gap if the file system can exchange names."""
     old = final.with_name(f"{final.name}.old")
     _remove(old)
     if final.exists() and _exchange(partial, final):
@@ -390,7 +390,7 @@ def _swap_in(partial: Path, final: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchanges the names of two folders in one step; False if the system or the file system has no such step."""
+    """Exchanges the names of two folders in one step; False if the system or the file system cannot."""
     call = getattr(ctypes.CDLL(None), "renameat2", None) if sys.platform == "linux" else None
     return call is not None and call(-100, os.fsencode(one), -100, os.fsencode(other), 2) == 0
 
@@ -410,17 +410,17 @@ def _tidy(final: Path) -> None:
 
 
 def in_work(final: Path) -> bool:
-    """Whether another process is building an artifact; one of another machine, whether it was within the last lease."""
+    """Whether another process is building an artifact; on another machine, whether it was within the last lease."""
     lock = _lock(final)
     return lock.exists() and not _silent(lock) and not _died_here(lock)
 
 
 def _died_here(lock: Path) -> bool:
-    """Whether the holder of a lock ran on this machine, as the same processes see it, and has ended."""
+    """Whether the holder of a lock ran on this machine, in the same process namespace, and has ended."""
     held, here, namespace = _HOLDER.fullmatch(_holder(lock)), socket.gethostname(), Path("/proc/self/ns/pid")
     number = namespace.stat().st_ino if namespace.exists() else _FIRST_NAMESPACE
-    here += "" if number == _FIRST_NAMESPACE else f"?pidns-{number:x}"  # as filelock has it
-    if held is None or held[2] != here or sys.platform == "win32":  # there, a signal of 0 is Ctrl-C
+    here += "" if number == _FIRST_NAMESPACE else f"?pidns-{number:x}"  # as filelock writes it
+    if held is None or held[2] != here or sys.platform == "win32":  # where signal 0 is Ctrl-C
         return False
     try:
         os.kill(int(held[1]), 0)
@@ -444,7 +444,7 @@ def _silent(lock: Path) -> bool:
 
 
 def _holder(lock: Path) -> str:
-    """The holder of a lock, e.g. `pid=7 host=here`."""
+    """Returns the holder of a lock, e.g. `pid=7 host=here`."""
     try:
         return " ".join(lock.read_text(errors="replace").split()[1:3])
     except FileNotFoundError:
@@ -453,9 +453,10 @@ def _holder(lock: Path) -> str:
 
 @contextmanager
 def locked(final: Path, patience: float = 0.0) -> Iterator[None]:
-    """Keeps a second writer out of a folder, and takes over the lock of a dead one, which lies beside the folder.
+    """Keeps other writers out of a folder; takes over the lock of a process that has died.
 
-    It holds host, pid and a heartbeat. Raises LockedError if another process is still writing after some seconds.
+    The lock, a file beside the folder, has host, pid and a heartbeat. Raises LockedError if another process is still
+    writing after `patience` seconds; if its heartbeat has stopped, after two leases.
     """
     path = _lock(final)
     if _silent(path) and not path.stat().st_size:  # its process could not write into it

@@ -100,7 +100,7 @@ def media_path(root: Path | None, name: str | None) -> Path | None:
 
 
 def image_finder(artifact: Artifact) -> Callable[[str], Path | None]:
-    """A function from the id of an item to its picture; nothing outside the media root is ever read."""
+    """Returns a function that finds an item's picture by id; it never leaves the media root."""
     items = artifact_table(artifact, "items.parquet", ITEMS, ["item_id", "media"])
     root, media = media_root(artifact), dict(zip(items["item_id"], items["media"], strict=True))
 

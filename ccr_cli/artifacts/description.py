@@ -10,7 +10,7 @@ from ccr_cli.artifacts.diagnosis import WITHOUT_SIDE
 _PLUGINS = ("method", "engine", "encoder", "judge", "type")
 """Options that choose a plug-in, and with it the further options."""
 _OWN = ("lang", "langs", "noise", "seed", "pairs", "preset", "select_on", "epochs", "split", "find", "only")
-"""Options of every plug-in: named wherever they differ."""
+"""Options that do not depend on the plug-in, so they are named wherever they differ."""
 _SHOWN = {
     "translation": "lang engine split back queries only",
     "noise": "ratio style target seed",
@@ -23,16 +23,16 @@ _SHOWN = {
 }
 """The options that describe each kind, in this order."""
 _USUAL = {"select_on": "mt", "protocol": "full", "task": "visual", "judge_side": "cross_lingual"}
-"""Values that are left out, with flags that are not set and empty lists."""
+"""Values that are left out, like unset flags and empty lists."""
 _BARE = ("lang", "langs", "split", "protocol", "corruption", "style", "target", "title", "find", "judge_side")
 """Options whose value needs no name, like that of a plug-in."""
 _BOTH = {"back": ("without back-translations", "with back-translations")}
-"""Options named on both sides where they differ: without, and with."""
+"""Words for options that are named even if unset, where they differ: unset and set."""
 _BY_NAME = ("dataset", "translation", "features", "run")
 
 
 def short(artifact: Artifact) -> str:
-    """The main options of an artifact, such as `uml, es, noise 0.4, seed 0, epochs 12`; the usual ones are left out."""
+    """Returns the main options of an artifact but for usual ones, such as `uml, es, noise 0.4, seed 0, epochs 12`."""
     parts = []
     for key in (key for key in _SHOWN.get(artifact.kind, "").split() if key in artifact.request):
         value = artifact.request[key]
@@ -48,7 +48,7 @@ def short(artifact: Artifact) -> str:
 
 
 def apart(artifacts: Sequence[Artifact]) -> list[str]:
-    """The options in which each of several artifacts of one kind differs from the others: `method uml, noise 0.4`.
+    """Returns, for each of several artifacts of one kind, the options in which they differ: `method uml, noise 0.4`.
 
     Options that follow from the plug-in are left out.
     """
@@ -80,7 +80,7 @@ def _name(key: str) -> str:
 
 
 def _value(key: str, request: Mapping[str, Any]) -> str:
-    """A value of a request as people would write it."""
+    """Returns a value of a request as people would write it."""
     value = request.get(key)
     if value is None or value in ("", []):
         return "all" if key in ("pairs", "langs", "split") else "none"

@@ -20,22 +20,22 @@ PAIRS = table_schema(
 unless synthetic noise switched it. `place` 1 is the most suspicious pair. `support` is the number of other items that
 share the most common word of each text, the lesser of the two: below `RARE` there is little evidence either way.
 `verdict` is clean or noisy; `truth`, that of the picture and the translation, may also be `partly` (wrong, noise style
-`words`). It is null without synthetic noise, `back` without a back-translation."""
+`words`). `truth` is null without synthetic noise, `back` without a back-translation."""
 TRANSLATED = table_schema(
     "slot_id string, source_caption_id string, item_id string, split string, lang string, source_text string, "
     "translation string, back string?, p_vs float32, p_clean float32, p_st float32, place int32, support int32, "
     "verdict string"
 )
-"""The captions of a translation that no run was trained on: those of every split, and nothing that needs a model."""
+"""Columns for a translation judged without a run: captions of every split, and nothing that needs a model."""
 ALTERNATIVES = PAIRS.insert(PAIRS.names.index("lang") + 1, ALTERNATIVE)
-"""The columns where the run has several translations of one language: also the name of each pair's."""
+"""`PAIRS` with the name of each pair's translation, for runs with several translations of one language."""
 TRAJECTORY = PAIRS.names[-8:]
 """Summary of the pair's values after each epoch of training; null if the run recorded none."""
 
 THRESHOLD = 0.5
 """A pair is noisy if its P(clean) is below: its score is then more probable under the mixture's wrong component."""
 WITHOUT_SIDE = ("oracle", "translation", "triangle")
-"""Judges that choose what they read."""
+"""Judges that take no `judge_side`, because they choose what they read."""
 NOT_JUDGED = "not judged"
 """The verdict on a translated caption with too few known words."""
 RARE = 3
@@ -48,18 +48,18 @@ def summary(artifact: Artifact) -> dict[str, Any]:
 
 
 def subject(summary: dict[str, Any]) -> str:
-    """The name of the run or the translation that was judged."""
+    """Returns the name of the run or the translation that was judged."""
     return str(summary["run"] if "run" in summary else summary["translation"])
 
 
 def judge(summary: Mapping[str, Any]) -> str:
-    """The judge, the side that it read, and the other translations and options that it read besides."""
+    """Returns the judge with the side that it read, and the other translations and options that it used."""
     side, witnesses = summary["judge_side"], ", ".join(summary.get("witnesses") or ())
     return f"{summary['judge']}{f' ({side})' if side else ''}{f' with {witnesses}' if witnesses else ''}"
 
 
 def judged(summary: dict[str, Any]) -> str:
-    """What its pairs are called."""
+    """Returns what the pairs of a diagnosis are called."""
     return "training pair" if "run" in summary else "translated caption"
 
 

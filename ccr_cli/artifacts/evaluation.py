@@ -23,12 +23,12 @@ OUTSIDE = table_schema(
 """Queries that have no match in the gallery (`left_out`), and those that do; `result` and `direction` as in `RANKS`."""
 TEXT_CORRUPTIONS = ("drop", "replace", "shuffle")
 CORRUPTIONS = (*TEXT_CORRUPTIONS, "features", "both")
-"""Of words; of the features of items, masked; and `both`, words dropped and features masked at the same share."""
+"""Kinds of corruption: of words; masked `features` of items; `both`: words dropped, features masked, one share."""
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """How queries are made worse, and which share of them: `drop0.3-seed0` in `metrics.json`."""
+    """How queries or features are corrupted, and which share of words or values: `drop0.3-seed0` in `metrics.json`."""
 
     kind: str
     share: float
@@ -36,7 +36,7 @@ class Corruption:
 
     @classmethod
     def parse(cls, text: str) -> "Corruption | None":
-        """Reads the text; None where it is empty, or not known."""
+        """Parses such a text; None if it is empty or unknown."""
         match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
         return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in CORRUPTIONS else None
 
@@ -51,31 +51,31 @@ def results(artifact: Artifact) -> list[dict[str, Any]]:
 
 
 def run_id(artifact: Artifact) -> str:
-    """The id of the run of an evaluation or a diagnosis; its own id where it has none, or several."""
+    """Returns the id of the run of an evaluation or a diagnosis; the artifact's own id if it has no run or several."""
     ids = [parent.id for parent in artifact.parents if parent.kind == "run"]
     return ids[0] if len(ids) == 1 else artifact.id
 
 
 def headline(result: Mapping[str, Any]) -> str:
-    """The headline figure of a result: `SumR`, or `mAP` where everything in the query's category is right."""
+    """Returns the headline figure of a result: `SumR`, or `mAP` if all items of the query's category are positives."""
     signed = signature_of(result)
     return "mAP" if signed and signed.pos == "label" else "SumR"
 
 
 def mean_ap(result: Mapping[str, Any]) -> float | None:
-    """The mean of both directions' mAP; None where a direction has none."""
+    """Returns the mean of both directions' mAP; None if a direction has none."""
     t2v, v2t = ((result.get(direction) or {}).get("mAP") for direction in ("t2v", "v2t"))
     return None if t2v is None or v2t is None else (t2v + v2t) / 2
 
 
 LEAST_QUERIES = 20
-"""Fewest queries that have an interval."""
+"""Fewest queries for which an interval is given."""
 
 
 def interval(result: Mapping[str, Any], figure: str, direction: str | None = None) -> tuple[float, float] | None:
-    """The bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None where there is none.
+    """Returns the bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None if there is none.
 
-    Of fewer than `LEAST_QUERIES` queries it says nothing: resamples of equal ranks are all equal.
+    Fewer than `LEAST_QUERIES` queries have none, because resamples of equal ranks are all equal.
     """
     if ((result.get("t2v") or {}).get("queries") or LEAST_QUERIES) < LEAST_QUERIES:
         return None

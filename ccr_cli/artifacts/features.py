@@ -19,7 +19,7 @@ from ccr_cli.registry import SOURCE
 SHARD_ITEMS = 4096
 """Items per shard. Part of the layout on disk: features of another shard size cannot be joined with `--concat`."""
 GIVEN = "given"
-"""The encoder's name of features that were imported ready-made without one."""
+"""Encoder name of ready-made features that were imported without one."""
 FROM = "from"
 """Request key of features that `ccr extract --from` read: the sha256 of their source."""
 CONCAT = "concat"
@@ -160,7 +160,7 @@ def _command(request: Mapping[str, Any], data: Path) -> str:
 def read_rows(
     artifact: Artifact, item_ids: Sequence[str], *, pooled: bool
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64], list[str]]:
-    """Reads the rows of items in a given order, into a file if they are many; if `pooled`, the mean row of each.
+    """Reads the rows of items in the given order, into a file if they are many; if `pooled`, each item's mean row.
 
     Returns:
         Rows (N, D) in float32, the offset of each item's first row (V + 1,), and the ids of the items that have

@@ -1,7 +1,7 @@
-"""index: a FAISS index of what a run searches, and its recall against exact search.
+"""index: a FAISS index of the items or captions that a run searches, and its recall against exact search.
 
-Files: `index.faiss`, `entries.parquet` (the ids, in the order of the index), `index.json`; and `vectors.npy` (float32,
-V x D), which is read from disk where needed, if the index holds rounded vectors.
+Files: `index.faiss`, `entries.parquet` (the ids, in the order of the index), `index.json`; and, if the
+index holds rounded vectors, `vectors.npy` (float32, V x D), which is read from disk as needed.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ def read_faiss(path: Path) -> Any:
 
 
 def parts(index: Any) -> Iterator[Any]:
-    """An index and the indexes inside of it, each as its own class."""
+    """Yields an index and the indexes inside it, each as its own class."""
     import faiss
 
     own = faiss.downcast_index(index)

@@ -1,4 +1,4 @@
-"""What a run's method is called wherever methods are compared: `uml (paper, oracle) [beta=0.5]`.
+"""Labels that name a run's method wherever methods are compared: `uml (paper, oracle) [beta=0.5]`.
 
 Evaluations and diagnoses keep the text; `Label.parse` reads it, and nothing else takes it apart.
 """
@@ -32,7 +32,7 @@ class RunLabel:
     number: int = 1
     """How many runs are averaged."""
     more: str = ""
-    """What an older version wrote behind the extras."""
+    """Text that an older version wrote after the extras."""
 
     @property
     def own_extras(self) -> tuple[str, ...]:
@@ -41,7 +41,7 @@ class RunLabel:
 
     @property
     def terms(self) -> frozenset[str]:
-        """Options that the extras name with their value."""
+        """Names of the options that the extras give with a value."""
         return frozenset(extra.partition("=")[0] for extra in self.extras if "=" in extra)
 
     @property
@@ -80,7 +80,7 @@ class Label:
 
     @classmethod
     def ensemble(cls, labels: "Iterable[Label]") -> "Label":
-        """The label of runs whose similarities are averaged, `uml x2 [beta=1] + infonce`; of one run its own."""
+        """The label of runs whose similarities are averaged: `uml x2 [beta=1] + infonce`; of one run, its own."""
         counts = Counter(run for label in labels for run in label.runs)
         return cls(tuple(replace(run, number=number) for run, number in counts.items()))
 
@@ -89,7 +89,7 @@ class Label:
 
     @property
     def terms(self) -> frozenset[str]:
-        """Options of the runs that the label names with their value."""
+        """Names of the options that the label gives with a value."""
         return frozenset(term for run in self.runs for term in run.terms)
 
     def with_options(self, options: Iterable[str]) -> "Label":
@@ -98,28 +98,28 @@ class Label:
         return Label((replace(run, options=(*run.options, *options)),))
 
     def translate_test(self, engine: str = "") -> "Label":
-        """The label of the same runs with queries that an engine, named if it is given, translated."""
+        """Returns the label of the same runs with translated queries, with the name of the engine if given."""
         extra = f"{TRANSLATE_TEST} by {engine}" if engine else TRANSLATE_TEST
         return Label(tuple(replace(run, extras=(*run.own_extras, extra)) for run in self.runs))
 
     @property
     def is_translate_test(self) -> bool:
-        """Whether translated queries searched, not the queries as they are."""
+        """Whether the queries were translated and then searched in place of the originals."""
         return any(run.own_extras != run.extras for run in self.runs)
 
     @property
     def base(self) -> str:
-        """The label without the options that tell its variants apart; of several methods together as it is."""
+        """The label without the options that tell its variants apart; unchanged for an ensemble of several labels."""
         return self.runs[0].base if len(self.runs) == 1 else str(self)
 
     @property
     def members(self) -> list[str]:
-        """The labels of the runs of an ensemble, each once; of one run its own."""
+        """The labels of the runs of an ensemble, each once; for one run, its own."""
         return [str(replace(run, number=1)) for run in self.runs]
 
     @property
     def method(self) -> str:
-        """The method without preset, judge, options and number of runs: what has one colour in every figure."""
+        """The method without preset, judge, options and number of runs; it has one colour in every figure."""
         return _AND.join(dict.fromkeys(run.method for run in self.runs))
 
     @property
@@ -129,12 +129,12 @@ class Label:
 
     @property
     def is_oracle(self) -> bool:
-        """Whether a method, or one of an ensemble, knows the truth, so that it is a ceiling and no competitor."""
+        """Whether a run, or one of an ensemble, knows the truth: an upper bound, not a competitor."""
         return any(ORACLE in run.extras for run in self.runs)
 
     @property
     def is_repaired(self) -> bool:
-        """Whether a list of suspicious pairs decided what was trained on: a variant of a method, and no method."""
+        """Whether a list of suspicious pairs changed the training data: a variant of a method, not a method."""
         return any(_REPAIR.fullmatch(part) for run in self.runs for part in (*run.extras, *run.options))
 
     @property

@@ -17,7 +17,7 @@ PARTLY = PAIRS.append(pa.field(WORDS_OF, pa.string()))
 
 
 def schema(style: str) -> pa.Schema:
-    """The columns of a style."""
+    """Returns the columns of a noise style."""
     return PARTLY if style == "words" else PAIRS
 
 

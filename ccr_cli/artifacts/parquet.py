@@ -17,26 +17,26 @@ from ccr_cli.artifacts.base import Artifact, atomic_open, refuse_special
 from ccr_cli.errors import ArtifactError
 
 MOST_ROWS = 4
-"""Rows per byte of a file that are believed; a row of any table has an id, which is longer even when compressed."""
+"""Most rows per byte of a file; every row has an id, which takes more space even when compressed."""
 MOST_BYTES, EXPANSION = 256 << 20, 200
-"""The rows of a file may take so many bytes in memory, or so many per byte of the file; ids compress far less."""
+"""Rows may take `MOST_BYTES` in memory, or `EXPANSION` times the size of the file; ids compress far less."""
 KEPT_BYTES = 128 << 20
-"""How much memory the tables may take that `artifact_table` keeps."""
+"""Most memory in bytes for the tables that `artifact_table` keeps."""
 
 
 _tables: OrderedDict[tuple[str, ...], tuple[pd.DataFrame, int]] = OrderedDict()
-"""The tables read last and their bytes, by their file's sha256 and their columns."""
+"""The tables read last and their size in bytes, by sha256 of the file and columns."""
 _lock = threading.Lock()
 
 
 def table_schema(columns: str) -> pa.Schema:
-    """The schema of `name type` pairs with commas between, such as `item_id string, label int32?`; `?` allows null."""
+    """Returns the schema of comma-separated columns, such as `item_id string, label int32?`; `?` allows null."""
     pairs = [column.split() for column in columns.split(", ")]
     return pa.schema([pa.field(n, pa.type_for_alias(type_.rstrip("?")), type_.endswith("?")) for n, type_ in pairs])
 
 
 def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
-    """Writes a frame with exactly the schema's columns, in its order, atomically; its other columns are left out."""
+    """Writes the schema's columns of a frame atomically, in the schema's order; other columns are left out."""
     table = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False)
     with atomic_open(path) as handle:
         pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
@@ -44,7 +44,7 @@ def write_table(path: Path, frame: pd.DataFrame, schema: pa.Schema) -> None:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
-    """Opens a Parquet file; ArtifactError if it, or what is read of it then, is damaged."""
+    """Opens a Parquet file; ArtifactError if it is damaged, also while it is read."""
     try:
         with pq.ParquetFile(refuse_special(path)) as file:
             if file.metadata.num_rows > MOST_ROWS * max(1, path.stat().st_size):
@@ -61,13 +61,13 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 def parquet_schema(path: Path) -> pa.Schema:
-    """The columns of a Parquet file and their types; ArtifactError if it is damaged or claims too many rows."""
+    """Returns the columns of a Parquet file with types; ArtifactError if it is damaged or claims too many rows."""
     with _opened(path) as file:
         return file.schema_arrow
 
 
 def parquet_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a Parquet file, in parts, each of them validated.
+    """Yields the rows of a Parquet file in validated batches.
 
     Raises:
         ArtifactError: If it is damaged, or its rows would take far more memory than its bytes can hold.
@@ -126,7 +126,7 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
 
 
 def _objects(column: pa.ChunkedArray) -> "pd.Series[Any]":
-    """The values of a column for pandas; equal texts are one object, since most columns have few."""
+    """Returns a column for pandas; equal texts are one object, since most columns have few different ones."""
     if column.type != pa.string():
         return pd.Series(column.to_pandas())
     encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()  # one may exceed 2 GiB
@@ -139,9 +139,9 @@ def _types(schema: pa.Schema) -> str:
 
 
 def artifact_table(artifact: Artifact, name: str, schema: pa.Schema, columns: list[str] | None = None) -> pd.DataFrame:
-    """Reads a table of an artifact (all its columns, or some); the same table is read once while there is room for it.
+    """Reads a table of an artifact (all its columns, or some), from memory if it was read recently.
 
-    Returns a frame of its own: pandas copies what the caller changes in it.
+    The caller may change the frame: pandas then copies what changes.
 
     Raises:
         ArtifactError: If the file is missing, was changed, or has other columns.

@@ -1,7 +1,7 @@
 """run: a trained model, how it was trained, and its belief in every training pair.
 
-Files: `config.json`, `history.jsonl` (a line an epoch), `model.safetensors` (best epoch on validation),
-`tokenizer/`, `last/` (all that resuming needs), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
+Files: `config.json`, `history.jsonl` (one line per epoch), `model.safetensors` (best epoch on validation),
+`tokenizer/`, `last/` (the state to resume from), `evidence/epoch-NNN.parquet`, `stopped.json` (training ended early).
 """
 
 import re
@@ -32,7 +32,7 @@ def evidence_schema(request: Mapping[str, Any]) -> pa.Schema:
 
 
 def translation_links(artifact: Artifact) -> tuple[dict[str, list[Parent]], Parent | None]:
-    """The translations that a run was trained on by language, and the second one that its judge compared, if any."""
+    """Returns a run's training translations by language, and the second one that its judge compared, if any."""
     links, languages = [p for p in artifact.parents if p.kind == "translation"], langs(artifact.request)
     if "alternatives" in artifact.request:
         link_of = {link.id: link for link in links}
@@ -48,9 +48,9 @@ def langs(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def config(artifact: Artifact) -> dict[str, Any]:
-    """Reads the effective configuration of a run; models of this machine by the names of their folders alone.
+    """Reads the effective configuration of a run; local models are given by the names of their folders alone.
 
-    Its features and a run that taught it go by their names, that one without the seed: it is another one for each seed.
+    Features and a teacher run are given by name, the teacher's without its seed, because each seed has its own teacher.
     """
     settings: dict[str, Any] = portable_values(artifact.json("config.json"), artifact.path)
     for link in artifact.parents:
@@ -68,7 +68,7 @@ def stopped(artifact: Artifact) -> str:
 
 
 def history(artifact: Artifact) -> pd.DataFrame:
-    """Reads the training history, a row an epoch; loss terms are columns `loss.NAME`.
+    """Reads the training history, one row per epoch; loss terms are columns `loss.NAME`.
 
     Raises:
         ArtifactError: If it is malformed, or lacks the epoch that was kept.

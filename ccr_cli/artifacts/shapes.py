@@ -12,7 +12,7 @@ from typing import Any
 
 ANY = object()
 LARGEST = 2**63
-"""Whole numbers beyond it fit no table."""
+"""Smallest whole number that is too large for a table."""
 
 _FIGURE = float | None
 _ENDS = ([float, float], NoneType)
@@ -140,18 +140,18 @@ SHAPES: dict[str, Any] = {
         },
     },
 }  # fmt: skip
-"""What ccr reads of each kind: of its record (`request`, `counts`), and of its files."""
+"""What ccr reads of each kind of artifact: in its record (`request`, `counts`), and in its files."""
 
 
 def problem(value: Any, shape: Any) -> str | None:
-    """Where and how a value of JSON or TOML differs from a shape; None if it fits."""
+    """Says where and how a JSON or TOML value differs from a shape; None if it fits."""
     if (found := _difference(value, shape)) is None:
         return None
     return f"{found[0] or 'it'} {found[1]}"
 
 
 def _difference(value: Any, shape: Any) -> tuple[str, str] | None:
-    """The place, made on the way back so that what fits costs no text, and what is wrong there."""
+    """Returns the place of a difference (built on the way back, so that a fit costs nothing), and what is wrong."""
     if isinstance(shape, tuple):
         found = []
         for alternative in shape:

@@ -1,8 +1,8 @@
-"""The signature of a score: how it was made, so that scores are compared only if they are comparable.
+"""Signatures of scores: how a score was made, so that only comparable scores are compared.
 
 On disk it is one line, `data:flickr8kcn|split:test|lang:zh|...|ccr:0.1.0`: every key, always in the same order, the
-version last (after sacrebleu's signatures). It is read once, with the results of an evaluation, and is a `Signature`
-from then on. The values that hold several facts are written and read here too.
+version last (after sacrebleu's signatures). It is parsed once, with the results of an evaluation, into a `Signature`.
+Values that hold several facts are also written and parsed here.
 """
 
 import re
@@ -17,15 +17,15 @@ from ccr_cli.registry import SOURCE
 NONE = "none"
 FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
 COMMON_PROTOCOLS = (FULL, LABELLED)
-"""Protocols that every data set has; others are of a data set's manifest."""
+"""Protocols that every data set has; a data set's manifest may define others."""
 SOFTMAX = "softmax"
 HUMAN, FILE, MT = KINDS = ("human", "file", "mt")
-"""Kinds of queries: human captions, those of a user's file, and machine-translated captions."""
+"""Kinds of queries: human captions, queries from a user's file, and machine-translated captions."""
 OWN_SPLIT = "own-split"
 TRANSLATE_TEST = "translate-test"
 """Score fusion of weight 0: the query's machine translation into the source language searches in its place."""
 HALVES = "half-seed0"
-"""What a signature calls queries whose own half of the gallery was taken out."""
+"""Name in signatures for queries whose half of the gallery was removed."""
 
 _PARTIAL, _WITHOUT, _FROM = "-partial", "-without-", "-from:"  # no protocol has a colon in its name
 _CHANGES = ("-corrupt-", "-ood-")
@@ -39,22 +39,22 @@ _UNSAFE = re.compile("[|%\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass(frozen=True)
 class ScoreProtocol:
-    """The value of `protocol`: under which rules a score was made."""
+    """The value of `protocol`: the rules under which a score was made."""
 
     name: str
     """`full`, `labelled`, a protocol of the data set's manifest, or the task."""
     zero_shot: bool = False
     """The run was trained on another collection."""
     change: str = ""
-    """What else differs: `corrupt-drop0.3-seed0`, `ood-half-seed0`; empty as a rule."""
+    """A change of the rules: `corrupt-drop0.3-seed0`, `ood-half-seed0`; usually empty."""
     left_out: str = ""
-    """Categories that were left out of training, with commas between."""
+    """Categories that were left out of training, separated by commas."""
     trained_on: str = ""
-    """The value of `data` of what was trained on, where that is another data set."""
+    """The value of `data` for the training data, if that is another data set."""
 
     @classmethod
     def parse(cls, value: str) -> "ScoreProtocol":
-        """Reads the value, such as `zero-shot-labelled-ood-half-seed0-without-3,8-from:multi30k@0a1b2c3d`."""
+        """Parses the value, such as `zero-shot-labelled-ood-half-seed0-without-3,8-from:multi30k@0a1b2c3d`."""
         rest, _, trained_on = value.partition(_FROM)
         rest, _, left_out = rest.partition(_WITHOUT)
         zero_shot = rest == ZERO_SHOT or rest.startswith(f"{ZERO_SHOT}-")
@@ -64,7 +64,7 @@ class ScoreProtocol:
 
     @property
     def rules(self) -> str:
-        """The name with what else differs, without what it says of training."""
+        """The name and the change, without the facts about training."""
         return f"{self.name}-{self.change}" if self.change else self.name
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ class Signature:
     @staticmethod
     @lru_cache(maxsize=4096)
     def parse(text: str) -> "Signature":
-        """Reads a line; raises ValueError if it is not a complete signature with its keys in order."""
+        """Parses a line; raises ValueError if it is not a complete signature with its keys in order."""
         values: dict[str, str] = {}
         for part in text.strip().split("|"):
             key, colon, value = part.partition(":")
@@ -140,7 +140,7 @@ class Signature:
 
     @cached_property
     def rules(self) -> ScoreProtocol:
-        """What `protocol` says."""
+        """The parsed value of `protocol`."""
         return ScoreProtocol.parse(self.protocol)
 
 
@@ -148,7 +148,7 @@ KEYS = tuple(field.name for field in fields(Signature))
 
 
 def signature_of(result: Mapping[str, object]) -> Signature | None:
-    """The signature of an entry of `metrics.json`; None where it is not readable (of a version with other keys)."""
+    """Returns the signature of an entry of `metrics.json`; None if unreadable (from a version with other keys)."""
     value = result.get("signature")
     if isinstance(value, Signature):
         return value
@@ -159,18 +159,18 @@ def signature_of(result: Mapping[str, object]) -> Signature | None:
 
 
 def data_value(name: str, identity: str, partial: bool = False) -> str:
-    """The value of `data`, `multi30k@0a1b2c3d-partial`: with eight digits of the id, and whether some is missing."""
+    """Returns `data`, such as `multi30k@0a1b2c3d-partial`: name, eight digits of the id, whether some is missing."""
     return f"{name}@{identity[:8]}{_PARTIAL if partial else ''}"
 
 
 def read_data(value: str) -> tuple[str, str, bool]:
-    """What `data` says: the name, eight digits of the id, and whether some of it is missing."""
+    """Parses `data` into the name, eight digits of the id, and whether some of it is missing."""
     name, _, identity = value.rpartition("@")
     return name or identity, identity.removesuffix(_PARTIAL), identity.endswith(_PARTIAL)
 
 
 def data_name(value: str) -> str:
-    """The name in a value of `data`, with a word where some of it is missing: `multi30k (partial)`."""
+    """Returns the name in a value of `data`, marked if some of it is missing: `multi30k (partial)`."""
     name, _, partial = read_data(value)
     return f"{name} (partial)" if partial else name
 
@@ -181,9 +181,9 @@ def is_partial(value: str) -> bool:
 
 
 def mt_value(engines: Mapping[str, str], lang: str) -> str:
-    """The value of `mt`, such as `hf:opus+de=recorded:ct2`, of the engine and model by language of training.
+    """Returns the value of `mt`, such as `hf:opus+de=recorded:ct2`, given engine and model by training language.
 
-    `lang` is that of the queries; where it is none of several languages, all of them are named.
+    `lang` is the language of the queries; if none of several training languages is, all of them are named.
     """
     if len(engines) < 2:
         return next(iter(engines.values()), NONE)
@@ -192,7 +192,7 @@ def mt_value(engines: Mapping[str, str], lang: str) -> str:
 
 
 def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
-    """What `mt` says: the engine, and the languages beside that of the queries that were trained on."""
+    """Parses `mt` into the engine and the training languages other than that of the queries."""
     own, *others = _OTHER.split(value)
     if _NAMED.match(own):
         return value, ()
@@ -200,7 +200,7 @@ def read_mt(value: str) -> tuple[str, tuple[str, ...]]:
 
 
 def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
-    """The kind of noise, such as `caption-translation`, of `noise` in a run's config.json; `none` without.
+    """Returns the kind of `noise` in a run's config.json, such as `caption-translation`; `none` without noise.
 
     The style of a plug-in comes with its version: `rotate.67914b-pair`.
     """
@@ -211,27 +211,27 @@ def noise_kind(mismatch: Mapping[str, Any] | None) -> str:
 
 
 def noise_value(mismatch: Mapping[str, Any] | None) -> str:
-    """The value of `noise`: what was switched, how much of it, by which seed: `caption-translation-0.4-seed1`."""
+    """Returns the value of `noise`: its kind, ratio and seed, such as `caption-translation-0.4-seed1`."""
     return f"{noise_kind(mismatch)}-{mismatch['ratio']:g}-seed{mismatch['seed']}" if mismatch else NONE
 
 
 def read_noise(value: str) -> tuple[str, int] | None:
-    """The kind of noise (style and target) and its seed; None without noise, or of several runs with several seeds."""
+    """Parses `noise` into kind (style and target) and seed; None without noise, or for runs with different seeds."""
     match = re.fullmatch(r"([^-]+-[^-]+)-.*-seed(-?\d+)", value)
     return (match[1], int(match[2])) if match else None
 
 
 def fusion_value(beta: float, how: str, alone: int = 0, engine: str = "") -> str:
-    """The value of `fusion`, `0.5minmax-3alone`: the query's own weight, the rule, and how many queries stay alone.
+    """Returns the value of `fusion`, `0.5minmax-3alone`: query weight, rule, and number of untranslated queries.
 
-    Of weight 0 it names what translated the queries: `translate-test:apertium:spa-eng`.
+    With weight 0, it names the engine that translated the queries: `translate-test:apertium:spa-eng`.
     """
     value = f"{beta:g}{how}" if beta else ":".join(filter(None, [TRANSLATE_TEST, engine]))
     return f"{value}-{alone}alone" if alone else value
 
 
 def read_fusion(value: str) -> tuple[str, str, int]:
-    """What `fusion` says: the query's own weight, or `translate-test` and the engine; without fusion, empty texts.
+    """Parses `fusion`: weight and rule, or `translate-test` and engine; and untranslated queries. Empty without fusion.
 
     >>> read_fusion("0.5minmax-3alone"), read_fusion("translate-test:hf:opus")
     (('0.5', 'minmax', 3), ('translate-test', 'hf:opus', 0))
@@ -245,30 +245,30 @@ def read_fusion(value: str) -> tuple[str, str, int]:
 
 
 def is_translate_test(value: str) -> bool:
-    """Whether `fusion`, of a signature or a result, says that translations alone search."""
+    """Whether `fusion`, of a signature or a result, means that only translations of the queries search."""
     return read_fusion(value)[0] == TRANSLATE_TEST
 
 
 def sim_value(reading: str = "", runs: int = 1) -> str:
-    """The value of `sim`: by which reading of a model (`cosine-exclusive`), or the mean of how many runs."""
+    """Returns the value of `sim`: the reading of a model (`cosine-exclusive`), or the number of averaged runs."""
     if runs > 1:
         return f"{_COSINE}-mean{runs}"
     return f"{_COSINE}-{reading}" if reading else _COSINE
 
 
 def read_runs(value: str) -> int:
-    """Of how many runs `sim` says that it is the mean."""
+    """Parses `sim` into the number of runs whose mean it is."""
     match = re.fullmatch(rf"{_COSINE}-mean(\d+)", value)
     return int(match[1]) if match else 1
 
 
 def read_reading(value: str) -> str:
-    """By which reading of a model `sim` says that the similarity was taken; empty for the usual one."""
+    """Parses `sim` into the reading of a model; empty for the usual one."""
     return value.removeprefix(_COSINE).removeprefix("-")
 
 
 def query_value(number: int, kind: str = HUMAN, digest: str = "") -> str:
-    """The value of `q`: the number of queries; `mt-24-0a1b2c3d` with kind and checksum if not human captions.
+    """Returns the value of `q`: the number of queries, with kind and checksum if they are not human captions.
 
     >>> query_value(24), query_value(24, MT, "0a1b2c3d4e")
     ('24', 'mt-24-0a1b2c3d')
@@ -277,7 +277,7 @@ def query_value(number: int, kind: str = HUMAN, digest: str = "") -> str:
 
 
 def read_queries(value: str) -> tuple[str, str]:
-    """What `q` says: the kind of queries, and how many.
+    """Parses `q` into the kind and the number of queries.
 
     >>> read_queries("24"), read_queries("mt-24-0a1b2c3d")
     (('human', '24'), ('mt', '24'))
@@ -287,14 +287,14 @@ def read_queries(value: str) -> tuple[str, str]:
 
 
 def galleries(sizes: Sequence[int]) -> str:
-    """The value of `gallery`: the number of items; of several folds also how many there are: `2x998-1000`."""
+    """Returns the value of `gallery`: the number of items; for several folds, also that of folds: `2x998-1000`."""
     low, high = min(sizes), max(sizes)
     size = str(low) if low == high else f"{low}-{high}"
     return size if len(sizes) == 1 else f"{len(sizes)}x{size}"
 
 
 def read_galleries(value: str) -> tuple[int, int, int]:
-    """What `gallery` says: how many galleries, and the sizes of the smallest and the largest; else ValueError."""
+    """Parses `gallery` into the number of galleries and the smallest and largest size; ValueError if it cannot."""
     match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?:-(\d+))?", value)
     if match is None:
         raise ValueError(f"no gallery of a signature: {value!r}")
@@ -302,11 +302,11 @@ def read_galleries(value: str) -> tuple[int, int, int]:
 
 
 def own_split_value(shared: int) -> str:
-    """The value of `leak` on a run's own data set; `own-split-3trained` if 3 items have a group that was trained on."""
+    """Returns `leak` for a run's own data set: `own-split-3trained` if 3 items have a group that was trained on."""
     return f"{OWN_SPLIT}-{shared}trained" if shared else OWN_SPLIT
 
 
 def read_own_split(value: str) -> int:
-    """How many items `leak` says have a group that was trained on, on a run's own data set."""
+    """Parses `leak` into the number of items of a run's own data set with a group that was trained on."""
     match = re.fullmatch(rf"{OWN_SPLIT}-(\d+)trained", value)
     return int(match[1]) if match else 0

@@ -26,7 +26,7 @@ QUALITY = table_schema(
 
 
 def read(artifact: Artifact) -> pd.DataFrame:
-    """Reads the captions of a translation artifact; ArtifactError if a back-translation is of none of them."""
+    """Reads the captions of a translation artifact; ArtifactError if a back-translation belongs to no translation."""
     frame = artifact_table(artifact, "captions.parquet", CAPTIONS)
     back, forward = (frame[frame["direction"] == direction] for direction in ("back", "forward"))
     if len(stray := back[~back["source_caption_id"].isin(forward["caption_id"])]):
@@ -36,7 +36,7 @@ def read(artifact: Artifact) -> pd.DataFrame:
 
 
 def translated(captions: pd.DataFrame, direction: str = "forward") -> pd.DataFrame:
-    """The captions of a direction whose translation did not fail."""
+    """Returns the captions of a direction whose translation did not fail."""
     return captions[(captions["direction"] == direction) & (captions["status"] == "ok")]
 
 
@@ -61,13 +61,13 @@ def untranslated(captions: pd.DataFrame) -> pd.DataFrame:
 BY_HAND = "corrected by hand"
 """The engine of a caption whose translation a person typed (`ccr translate --only`)."""
 HUMAN = "human"
-"""Name of tables with human translations: `human-en-de.tsv` in a data set, `human.tsv` of the user's own."""
+"""Name of tables with human translations: `human-en-de.tsv` in a data set, or the user's own `human.tsv`."""
 
 
 def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
     """Whether people wrote the training captions of a translation.
 
-    They did if its table is named so, or if most of them equal a human caption of their item in the data set.
+    They did if its table is named `HUMAN`, or if most of them equal a human caption of their item in the data set.
     """
     forward = translated(frame[frame["split"] == "train"])
     if any(str(model).partition(".")[0] == HUMAN for model in forward["model"].unique()):
@@ -79,10 +79,10 @@ def by_people(frame: pd.DataFrame, captions: pd.DataFrame) -> bool:
 
 
 def engines(frame: pd.DataFrame) -> str:
-    """What made some captions, `hf:opus`; of several engines all, the most frequent first."""
+    """Returns the engine and model of captions, `hf:opus`; if there are several, all, the most frequent first."""
     return "&".join((frame["engine"] + ":" + frame["model"]).value_counts().index)
 
 
 def language(artifact: Artifact) -> str:
-    """The target language, as BCP 47."""
+    """Returns the target language, as BCP 47."""
     return str(artifact.request["lang"])

@@ -78,7 +78,7 @@ class Workspace:
         return stale
 
     def parents_first(self, artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
-        """Sorts artifacts so that each comes after those that it was made from, else as they are."""
+        """Sorts artifacts by depth, so that each comes after its parents; at the same depth, the order is kept."""
         parents = {self.relative(a.path): [link.path for link in a.parents] for a in artifacts}
         level: dict[str, int] = {}
 
@@ -126,12 +126,12 @@ def stem(readable: str, request: Mapping[str, Any], defaults: Mapping[str, Any])
     changed = {key: value for key, value in request.items() if defaults.get(key) != value}
     suffix = f"-{base.sha256_text(base.canonical_json(changed))[:6]}" if changed else ""
     encoded = readable.encode()
-    if len(encoded) > LONGEST_STEM:  # both ends are readable; the digits tell apart what differs in between
+    if len(encoded) > LONGEST_STEM:  # both ends stay readable; the digits stand for the middle
         end = encoded[-17:].decode(errors="ignore")
         readable = f"{_first(readable, 85)}-{base.sha256_text(readable)[:6]}-{end}"
     return slug(readable) + suffix
 
 
 def _first(text: str, size: int) -> str:
-    """The beginning of a text that is at most so many bytes long."""
+    """Returns the beginning of a text, at most `size` bytes of UTF-8."""
     return text.encode()[:size].decode(errors="ignore")
