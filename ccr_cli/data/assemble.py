@@ -196,7 +196,7 @@ class Assembly:
             raise ArtifactError(f"{place}: no list of a split names an item of it: {ids}", hint=hint)
 
     def _as_listed(self, official: str) -> str:
-        """Returns an id as the lists write it, if exactly one id of theirs differs by a missing media ending."""
+        """Returns an id as the lists write it, if exactly one of their ids differs only by a media ending."""
         found = self.stems.get(stem(official), [])
         if not self.own or official in self.listed or len(found) != 1 or stem(official) not in (official, found[0]):
             return official

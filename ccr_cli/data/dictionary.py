@@ -30,7 +30,7 @@ _PARTS = re.compile(r"[;,]")
 
 
 def read_dictionary(path: Path) -> list[Pair]:
-    """Reads the distinct pairs of a dictionary in the order of the file, without remarks.
+    """Reads the distinct pairs of a dictionary in file order, without remarks and articles but otherwise as written.
 
     Raises:
         UsageError: If the file is missing, damaged, or in none of the formats; the message names a wrong line.

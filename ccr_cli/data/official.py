@@ -41,8 +41,8 @@ def unique_paths(specs: Sequence[FileSpec]) -> list[FileSpec]:
 def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
     """Finds files below a folder, which is where their paths begin or one of their subfolders.
 
-    All paths lose the same number of leading folders: the one with which the most files are found, while the paths
-    stay distinct. The unpacked file `x` stands in for `x.gz`.
+    All paths lose the same number of leading folders (short ones, all they have): the one with which the most files
+    are found, while the paths stay distinct. The unpacked file `x` stands in for `x.gz`.
     """
     best: dict[str, Path | None] = dict.fromkeys(paths)
     for level in range(max((len(PurePosixPath(path).parts) for path in paths), default=0)):

@@ -73,7 +73,7 @@ class OwnRules:
 
 def plain_path(media: str, beside: Path) -> str:
     """Returns the path of a medium with slashes, absolute if it leads out of the folder of the captions."""
-    media = media.strip().replace("\\", "/")  # a path of Windows
+    media = media.strip().replace("\\", "/")  # Windows paths
     return os.path.abspath(beside / media) if os.path.isabs(media) or media.startswith("../") else media
 
 

@@ -71,7 +71,7 @@ def text_columns(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, s
     """Returns the columns of texts with their languages, empty where the name of the column has none.
 
     In the user's `chosen`, `text` or `text.LANG` may name several columns, separated by commas. Otherwise they are the
-    first known column and all like `caption_de`; if there are none, those whose name is only a language.
+    first known column and all named like `caption_de`; if there are none, those whose name is only a language.
     """
     own = [(ours[5:], theirs) for ours, theirs in chosen.items() if ours.partition(".")[0] == "text"]
     if own:
