@@ -64,7 +64,7 @@ SEARCHES: dict[str, Search] = {"exact": exact, "nearby": nearby}
 
 
 def _best(query_BD: Tensor, gallery_GD: Tensor, item_B: Tensor, item_G: Tensor, room: Tensor | None = None) -> Tensor:
-    """The greatest similarities (B, K), without those to entries of the query's own item; `room` is a buffer."""
+    """The greatest similarities (B, K), without those to entries of the query's own item; `room` is their buffer."""
     shape = len(query_BD), len(gallery_GD)
     sim_BG = torch.mm(query_BD, gallery_GD.T, out=None if room is None else room[: shape[0] * shape[1]].view(shape))
     sim_BG.masked_fill_(item_B[:, None] == item_G[None, :], -torch.inf)

@@ -58,7 +58,7 @@ def usual_judge(trained: base.Artifact) -> tuple[str, str]:
 
 
 def subjects(inputs: Inputs) -> list[base.Artifact]:
-    """Finds what to diagnose: the named runs, else the named translations, else the workspace's run or translation.
+    """Finds what to diagnose: named runs, else named translations, else the workspace's run, else its translation.
 
     Raises:
         ArtifactError: If there is none, or several fit.

@@ -26,7 +26,7 @@ MOST = 5_000
 
 
 def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> list[dict[str, Any]]:
-    """The `count` most suspicious of the pairs from `with_words`, as dicts of their columns with None for null.
+    """The most suspicious pairs from `with_words`, at most `count`, as dicts of their columns with None for null.
 
     Also has `rare`, whether the pair has words that the model hardly saw, and `image`, the path of the picture or None.
     """

@@ -43,7 +43,7 @@ from ccr_cli.stages.shared.witnesses import judge_config, recorded
 
 DEFAULT_JUDGE = "fusion"
 PLAINLY_WRONG = ("copy", "empty", "repetition", "untranslated")
-"""Flags (`metrics.mtquality`) that put a caption right behind those called noisy; a copy of names, or of words that the
+"""Flags (`metrics.mtquality`) that put a caption right behind those not believed; a copy of names, or of words that the
 engine also writes elsewhere, does not count."""
 
 

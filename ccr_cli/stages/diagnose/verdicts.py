@@ -12,7 +12,7 @@ from ccr_cli.judges.base import load_judge
 from ccr_cli.metrics.detection import belief_calibration, detection
 
 CALLED, FLAGGED, JUDGED, UNJUDGED, RIGHT = range(5)
-"""Tiers of translated captions, the most suspicious first: called noisy, plainly wrong, other judged ones, without
+"""Tiers of translated captions, the most suspicious first: not believed, plainly wrong, other judged ones, without
 known words, corrected by a person."""
 SUSPICIOUS = 20
 """Pairs that a summary lists."""
@@ -26,7 +26,7 @@ def check_share(share: float | None) -> None:
 
 
 def with_verdicts(frame: pd.DataFrame, share: float | None) -> pd.DataFrame:
-    """Adds `place` and `verdict`: noisy if the pair is not believed or, with `share`, if it is in that first fraction.
+    """Adds `place` and `verdict`: noisy for pairs not believed or, with `share`, for that first fraction instead.
 
     Other pairs that are marked in the column `unknown`, if there is one, are not judged.
     """

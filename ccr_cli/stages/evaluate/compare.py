@@ -381,7 +381,7 @@ def _labels(heads: Sequence[tuple[str, RunResult]], configs: Mapping[str, Mappin
 def _refuse_other_queries(inputs: Inputs, systems: Sequence[System]) -> None:
     """Refuses systems that share a target language but no queries in it, unless all queries are human captions.
 
-    Comparing them in the source language instead would pass for a comparison in the target language.
+    They are not compared in the source language instead: a reader would take that for the target language.
     """
     runs = [(system, [one for one in run.values() if one.is_own_task]) for system in systems for run in system.runs]
     head, first = runs[0]

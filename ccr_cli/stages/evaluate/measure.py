@@ -1,4 +1,4 @@
-"""Measures a run on its data sets; every result has its signature.
+"""Measures a run on one data set after the other; every result has its signature.
 
 Shape suffixes: V visual items, T texts, D embedding, Q queries.
 """
@@ -154,7 +154,7 @@ class Evaluator:
         made = about.target.translated_queries.reindex(gallery.caption_ids)
         translated = {place: text for place, text in enumerate(made["text"]) if isinstance(text, str) and text}
         if translated and about.lang != about.target.data.source_lang:
-            # a query without a translation is fused with itself, which changes nothing
+            # a query without a translation is fused with itself, which changes nothing in raw fusion
             english_TD = text_TD.clone()
             english_TD[list(translated)] = self.model.texts(list(translated.values()))
             alone = len(text_TD) - len(translated)
@@ -207,7 +207,7 @@ class Evaluator:
     ) -> None:
         """Measures queries and adds the result.
 
-        If they are fused, `alone` is the number of queries without a translation, and `engine` made those of the
+        If they are fused, `alone` is the number of queries without a translation, and `engine` translated the
         others. An empty `reading` is the usual one.
         """
         o, target, gallery = self.options, about.target, embedded.gallery

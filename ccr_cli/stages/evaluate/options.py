@@ -109,7 +109,7 @@ class EvaluationOptions:
     )
 
     def check(self) -> None:
-        """Checks values without data; UsageError if one is not allowed, or options contradict each other."""
+        """Checks what needs no data; UsageError if a value is not allowed, or options contradict each other."""
         from ccr_cli.data.splits import ALL
 
         for name, choices in CHOICES.items():

@@ -59,8 +59,8 @@ class Target:
     def captions(self, split: Split, lang: str, kind: str) -> tuple[pd.DataFrame, Protocol]:
         """The captions that search a part of the split (caption_id, item_id, text, caption_set, k), and their protocol.
 
-        If the protocol's caption set has none in the source language, this uses all captions in it, but only if there
-        are other query languages.
+        If the protocol's caption set has none in the source language, captions of all sets in that language are used,
+        but only if there are other query languages.
         """
         protocol = self.protocol
         if kind == FILE and self.table is not None:
@@ -123,7 +123,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
 
 
 def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -> list[Target]:
-    """Targets on all other collections with the protocol, captions in the languages, and the run's kind of features.
+    """Targets on all other collections with the protocol, captions in the languages, and features of the run's encoder.
 
     A data set that does not fit, or leaks, is an error if it is on the command line or no other is left; otherwise it
     is left out with a warning. Variants of the collection that the run was trained on are evaluated only if they are on

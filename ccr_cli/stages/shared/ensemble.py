@@ -115,7 +115,7 @@ class Ensemble:
     def features_of(
         self, inputs: Inputs, data: Dataset, first: base.Artifact | None = None
     ) -> tuple[base.Artifact, ...]:
-        """The features of a data set for each run; `first` are the first run's, if not its own ones."""
+        """The features of a data set for each run; the first run reads `first`, by default its own."""
         found = [first or self.first.features]
         for member in self.members[1:]:
             if member.features.id == self.first.features.id:
@@ -151,8 +151,8 @@ class Ensemble:
 def read_ensemble(inputs: Inputs, runs: Sequence[base.Artifact], *, lang: bool, protocol: bool, own: bool) -> Ensemble:
     """Reads runs to evaluate together, in the order of their names; UsageError if they cannot form an ensemble.
 
-    They must agree in the query languages and the protocol unless options set these (`lang`, `protocol`), and in the
-    categories left out of training if they are evaluated on their `own` data set.
+    They must agree in the data set, the kind and ratio of noise, the query languages and the protocol (unless options
+    set these: `lang`, `protocol`), and the categories left out of training if evaluated on their `own` data set.
     """
     members, runs, workspace = [], sorted(runs, key=lambda artifact: artifact.name), inputs.workspace
     data = inputs.parent(runs[0], "dataset")

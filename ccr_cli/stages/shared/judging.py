@@ -154,7 +154,7 @@ class TripletReadings:
     seed: int
     """Seed of shuffles and batches."""
     embedded: TripletEmbeddings | None
-    """None for a judge that needs no model, before training."""
+    """None without a model, for a judge that needs none."""
     batch_size: int
     scores: Callable[[Tensor], Tensor]
     """Turns similarities (B, B) into the scores that a judge of a batch reads: `Method.judge_scores`."""
@@ -288,7 +288,7 @@ class TripletReadings:
         return _cosine(s_ND, t_ND), _cosine(s_ND, t_ND, left, right)
 
     def file_scores(self) -> FloatArray:
-        """Scores (N,) of the triplets' source captions from a file, NaN where it has none."""
+        """Scores (N,) from a file of the source captions in `slot_ids`, NaN where it has none."""
         if not self.config.scores:
             raise UsageError("the judge scores needs a file of scores", hint="--set scores=FILE")
         triplets = self.triplets
@@ -398,7 +398,7 @@ def mean_opinion(opinions: Sequence[Opinion]) -> Opinion:
 def quality(opinion: Opinion, triplets: Triplets) -> dict[str, Any]:
     """The fraction of pairs called noisy and, with synthetic noise, how well it is detected; also by translation.
 
-    The figures by language are `langs`; if a language has several translations, those by name are `translations`.
+    Figures by language are in `langs`; if a language has several translations, `translations` has them by name instead.
     """
     figures: dict[str, Any] = {
         "share_noisy": float((opinion.p.VT < THRESHOLD).mean()),

@@ -1,4 +1,4 @@
-"""Reading ahead in threads: results come in order, and only so many of them wait at a time.
+"""Reading ahead in threads: results come in order, and only a limited number of them wait at a time.
 
 Threads, not processes: FFmpeg and Pillow decode and resize without the interpreter's lock, and nothing has to be copied
 between processes (docs/decisions.md). Each thread computes on one processor.

@@ -64,7 +64,7 @@ def rank_and_size() -> tuple[int, int]:
 
 
 def own_device(device: str) -> str:
-    """Returns this process's GPU if `torchrun` started several on one machine; other devices as they are."""
+    """Returns this process's own GPU (by local rank) for `auto` and `cuda` if there are GPUs, else `device` itself."""
     import torch
 
     if device not in ("auto", "cuda") or not torch.cuda.is_available():

@@ -23,7 +23,7 @@ C = TypeVar("C", bound=Config)
 def aligned(start: C, configured: Callable[[C], C], feats: base.Artifact) -> tuple[C, C]:
     """The start options for the text side of the model that made the features, without and with the user's options.
 
-    They have no dropout, add nothing to the visual side, and start a learned temperature at the model's own.
+    They have no dropout, no hidden units and `visual=projection`; a learned temperature starts at the model's own.
     `configured` adds the user's options, which may name the text side.
 
     Raises:

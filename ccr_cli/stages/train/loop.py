@@ -50,7 +50,7 @@ of the time."""
 CHECK_STEPS = 50
 """Steps between checks that the loss is finite: reading it waits for the device."""
 SPREAD = 1e-4
-"""Least standard deviation of similarities; float32 resolves 1e-7, and random vectors with D = 256 have 0.06."""
+"""Least standard deviation of similarities; float32 resolves cosines to 1e-7, random vectors with D = 256 have 0.06."""
 EQUAL = 1e-7
 """Uncertainties that differ by less are equal."""
 _SAMPLE = 512
@@ -151,8 +151,8 @@ class Trainer:
     def _begin(self) -> None:
         """Scores an aligned model before the first step, since it may be the best one, and judges the triplets.
 
-        A judge that speaks after each epoch also speaks here if the model is aligned, and there is no warm-up and no
-        list of pairs with weights.
+        A judge that speaks first always judges here; one that speaks after each epoch does if the model is aligned, and
+        there is no warm-up and no list of pairs with weights.
         """
         aligned, judged, data = self.config.aligned, None, self.data
         val = self._validate(0) if aligned else None

@@ -23,7 +23,7 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 
 
 def _fraction(text: str) -> float:
-    """Parses `--noise`; UsageError if it is not a number, such as `40%`."""
+    """Parses `--noise`; UsageError if it is not a number (`40%` is not)."""
     try:
         return float(text)
     except ValueError:

@@ -28,7 +28,7 @@ class Sources:
 
     data: base.Artifact
     translated: tuple[base.Artifact, ...]
-    """In the order of their languages; empty for a run on source captions alone. With several translations into one
+    """Sorted by language; empty for a run on source captions alone. With several translations into one
     language, training picks one per caption, and the first provides the validation queries."""
     features: base.Artifact
     noise: base.Artifact | None
@@ -210,7 +210,7 @@ def make_noise(
 def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> Sources:
     """Adds the synthetic mismatch: the given noise artifact, or the one that the options describe, drawn if missing.
 
-    With neither, training is clean, whatever the workspace holds.
+    With neither a given artifact nor a ratio, training is clean, whatever the workspace holds.
 
     Raises:
         ArtifactError: If the given noise is of another data set.

@@ -44,8 +44,8 @@ class TrainingData:
 
     Raises:
         ArtifactError: If an input of the method is missing.
-        UsageError: If there are more categories than `classes`, corrections lack back-translations that are read, or
-            weights of a list and a judge conflict.
+        UsageError: If there are more categories than `classes`, vectors of texts and pictures differ in dimension,
+            corrections lack back-translations that are read, or weights of a list and a judge conflict.
     """
 
     def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
@@ -191,7 +191,7 @@ class TrainingData:
         self.weighed = weights is not None
         """Whether a list of pairs weights the triplets."""
         self.first_belief: Belief[FloatArray] = weights or Belief(*[np.ones(len(triplets))] * 3)
-        """The belief before the first epoch: from such a judge, from a list of pairs, or 1 for all triplets."""
+        """The belief before the first epoch: of a judge that needs no model, of a list with weights, or 1 for all."""
         if self.fixed_opinion is not None:
             self.first_belief = self.fixed_opinion.p
         if self.tower is not None:
