@@ -554,35 +554,56 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 
 
 def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % by setting; the best mean, and what it is on the reported half.
+    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the setting of the best mean.
 
     The best is that of the settings that are measured, once all of the softness are.
     """
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
     kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
-    lines = []
+    lines, chosen = [], dict[str, str]()
     for label in dict.fromkeys(label.rpartition(": ")[0] for label, _ in place):
-        method, options = grid.methods()[label]
-        texts, means, reported = dict[str, str](), dict[str, float](), dict[str, str]()
-        tried = grid.settings(method, options)
+        texts, means = dict[str, str](), dict[str, float]()
+        tried = grid.settings(*grid.methods()[label])
         for name in tried:
             rows = [results.find(place[f"{label}: {name}", noise]) for noise in (0.0, 0.4)]
             best = [max(row["epochs"]) for row in rows if row]
             if len(best) == len(rows):
                 means[name] = statistics.fmean(best)
-                reported[name] = "/".join(f"{row['SumR']:.1f}" for row in rows if row)
             if best:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
-        others = [texts.get(name, MISSING) for name in kinds]
-        chosen = [MISSING] * 3
         if soft and {"default", *soft} <= means.keys():
-            name = max(means, key=means.__getitem__)
-            chosen = [name, reported["default"], reported[name]]
-        lines.append([_code(label), others[0], softer or MISSING, *others[1:], *chosen])
-    return markdown(["", "default", "softness", *kinds[1:], "best mean", "reported: default", "reported: best"], lines)
+            chosen[label] = max(means, key=means.__getitem__)
+        others = [texts.get(name, MISSING) for name in kinds]
+        lines.append([_code(label), others[0], softer or MISSING, *others[1:], chosen.get(label, MISSING)])
+    header = ["selecting half", "default", "softness", *kinds[1:], "best mean"]
+    return f"{markdown(header, lines)}\n\n{_tuned(results, chosen)}"
+
+
+def _tuned(results: Results, chosen: Mapping[str, str]) -> str:
+    """SumR of the reported half with the chosen settings, and above `infonce` of as many models with its own."""
+    places = [Place(0.0), *(Place(0.4, target) for target in TARGETS)]
+
+    def cell(label: str) -> Cell:
+        method, options = grid.methods()[label]
+        return Cell(
+            label, method, tuple(sorted(dict([*options, *grid.settings(method, options)[chosen[label]]]).items()))
+        )
+
+    lines = []
+    for label, setting in chosen.items():
+        tuned = cell(label)
+        base = BASELINE if tuned.models == 1 else TWICE
+        above = [MISSING] * len(places)
+        if base in chosen and base != label:
+            above = [results.difference([place.of(tuned)], [place.of(cell(base))]) for place in places]
+        lines.append(
+            (tuned, [f"{_code(label)}: {setting}", *(results.sum_r(place.of(tuned)) for place in places), *above])
+        )
+    shares = [place.title(several=True) for place in places]
+    return grouped(["reported half, as tuned", *shares, *(f"above `infonce`, {share}" for share in shares)], lines)
 
 
 def about_block(results: Results) -> str:
