@@ -82,7 +82,7 @@ class Opinion:
     shares: dict[str, float] = field(default_factory=dict)
     """Share of each kind of error, from a judge that tells them apart."""
     by_lang: "list[Opinion]" = field(default_factory=list)
-    """One opinion per language, if the translations into several languages were judged separately."""
+    """One opinion per translation, if several (by language, or by name) were judged separately."""
 
     def select(self, rows: npt.NDArray[np.int64]) -> "Opinion":
         """Selects the belief in some of the triplets, by row number."""
@@ -133,7 +133,7 @@ class Readings(Protocol):
         """
 
     def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
-        """Cosine similarities (N,) and (M,) by the same sentence encoder; None if no encoder is named."""
+        """Cosine similarity of the captions of the triplets (N,) and of shuffled ones (M,) by it; None without one."""
 
     def file_scores(self) -> FloatArray:
         """Scores (N,) from a file, NaN where it has no score; raises UsageError if no file is named."""
@@ -154,8 +154,8 @@ class Judge(ABC):
     speaks: Literal["never", "step", "epoch", "first", "start"] = "epoch"
     """When it judges for training: `step`, each batch; `epoch`, all triplets after each epoch; `first`, all before the
     first step, with the model as it is then; `start`, all at the start, without a model; or `never`. `step` is only for
-    `BatchJudge`. Other judges judge each language separately: translations into one language can be nearer to their
-    captions than those into another without being right more often."""
+    `BatchJudge`. Judges of the other kinds judge each translation separately: those into one language can be nearer to
+    their captions than those into another without being right more often."""
     takes_side: bool = False
     """Whether `--judge-side` sets which similarity it reads; other judges choose themselves."""
     mixture: bool = False
@@ -165,7 +165,7 @@ class Judge(ABC):
     reads: frozenset[str] = frozenset()
     """The options of `judges.config.JudgeConfig` that it reads."""
     other_translations: bool = False
-    """Whether it also reads other translations of the captions in the workspace (`ccr diagnose --witness`)."""
+    """Whether it also reads the workspace's other translations of the captions (`ccr diagnose --witness`)."""
     knows_truth: bool = False
     """Whether it reads the truth about synthetic noise: an upper bound, never a result."""
 

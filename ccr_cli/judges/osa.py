@@ -1,8 +1,8 @@
 """How far a frozen model's similarity exceeds that of shuffled pairs, before training (OSA).
 
 "One-step Noisy Label Mitigation" (arXiv 2410.01944): x = s - beta, w = x^2 (1 - x) for x > 0, else 0. beta is the mean
-similarity of shuffled pairs; the paper feeds the model random inputs instead. The result is w / (4/27), the share of
-the largest weight, held at 1 for x >= 2/3, where w would fall again. It is a weight, not a posterior: a pair at x = 0.2
+similarity of shuffled pairs; the paper feeds the model random inputs instead. The result is w / (4/27), w as a share
+of its maximum, held at 1 for x >= 2/3, where w would fall again. It is a weight, not a posterior: a pair at x = 0.2
 gets 0.22, and ratios matter, not levels.
 
 V-T and V-S are read with the run's model before its first step, which must be aligned already (`head=identity` or

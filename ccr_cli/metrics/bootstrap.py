@@ -116,7 +116,7 @@ def resamples(n_items: int, rng: np.random.Generator, samples: int, width: int =
 
 
 def combined(sides: Sequence[FloatArray]) -> FloatArray:
-    """Joins the columns of both directions, (R, K + 1) or without a median (R, K), and adds SumR and mAP."""
+    """Joins both directions' columns, (R, K + 1) or without a median (R, K), and adds SumR and mAP, as in `FIGURES`."""
     n_recalls, m = len(KS), MEANS.index("mAP")
     total_R = sum(side[:, :n_recalls].sum(axis=1) for side in sides)
     mean_R = sum(side[:, m] for side in sides) / len(sides)
@@ -125,7 +125,7 @@ def combined(sides: Sequence[FloatArray]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure of the original queries, or a difference of two systems, with the ends of its bootstrap interval."""
+    """A figure of the original queries, or one system's minus another's, with the ends of its bootstrap interval."""
 
     estimate: float
     low: float
@@ -137,8 +137,8 @@ class Estimate:
 def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = SAMPLES) -> dict[str, Estimate]:
     """The interval of every figure, or of its mean over folds, by name in `FIGURES`.
 
-    Items are drawn inside their fold, so all folds keep their size. A direction's figures ignore resamples in which
-    it has no query.
+    Items are drawn inside their fold, so all folds keep their size. A figure ignores the resamples in which
+    a direction that it covers has no query in some fold.
     """
     rng = np.random.default_rng(seed)
     values_RC = np.mean(

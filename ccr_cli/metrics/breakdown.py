@@ -31,7 +31,7 @@ def lengths(texts: Sequence[str], lang: str) -> tuple[FloatArray, str]:
 
 
 def split(value_Q: FloatArray, groups: int = GROUPS) -> list[NDArray[np.bool_]]:
-    """Splits queries into about equally large groups by value; equal values stay together, nan is in no group."""
+    """Splits queries into about equally large groups of rising value; equal values stay together, nan is left out."""
     known_Q = ~np.isnan(value_Q)
     if not known_Q.any():
         return []

@@ -79,8 +79,8 @@ def calibration(uncertainty: ArrayLike, rank: ArrayLike) -> dict[str, Any]:
     Returns:
         `auroc` of uncertainty against failure (None if all or none fail), `aurc` (mean risk over all coverages, lower
         is better), `aurc_random` (its value for an uninformative uncertainty: the failure rate), `aurc_best` (for one
-        that predicts all failures), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and up to
-        50 points of the `curve`. None where there is no query.
+        that ranks all failures last), `risk` at coverages of 20, 40, 60, 80 and 100 %, the number of `queries`, and up
+        to 50 points of the `curve`. None where there is no query.
     """
     uncertainty_Q, failed_Q = _outcome(uncertainty, rank)
     rank_Q, n = np.where(failed_Q, 2.0, 1.0), len(failed_Q)

@@ -56,7 +56,7 @@ def delete(
         raise ValueError(f"{int(unc_QG.isnan().sum())} of {unc_QG.numel()} uncertainties are NaN")
     kept_QG = torch.ones_like(unc_QG, dtype=torch.bool) if threshold is None else unc_QG <= threshold
     left = positives.where(kept_QG.cpu().numpy()[positives.row, positives.index])
-    # deleted entries rank below all others, so they compete with no kept one
+    # deleted entries rank below all others, so they do not compete with kept ones
     sim = matrix_sim(sim_QG.masked_fill(~kept_QG, -torch.inf))
     ap_Q = rank_queries(sim, len(sim_QG), sim_QG.shape[1], left).ap(tie)
     answered_Q, answerable = left.counts > 0, int((positives.counts > 0).sum())

@@ -5,7 +5,7 @@ Translation", Computational Linguistics 19, 1993): from the translations at hand
 of the same captions, a *witness* that does not share their systematic errors.
 
 A word is covered as far as some word of the other text translates it: c = max_z sqrt(p(w | z) p(z | w)). Words differ
-in how well they can be covered, so c is compared with that of the same word in the training texts.
+in how well they can be covered, so c is compared with that of the same word in the lexicon's own texts.
 
 Shape suffixes: N texts, W words of all texts, G grid (every word of a text with every word of its translation), C cells
 (different entries of the grid), V vocabulary.
@@ -34,7 +34,7 @@ MOST_PAIRS = 100_000
 PSEUDO_COUNTS = 5
 """Pseudo-occurrences added to those of each word, covered as occurrences of any word are."""
 UNMATCHED, LEAST_WEIGHT = 0.04, 1.0
-"""Maximum p-value and minimum weight of a word that is reported as without a counterpart."""
+"""Maximum p-value and minimum weight of a word that is reported to have no counterpart."""
 _BLOCK = 20_000
 """Texts that are looked up at once."""
 _UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
@@ -105,7 +105,7 @@ def _grid(source: _Words, target: _Words) -> tuple[Ints, Ints]:
 
 
 class _Side:
-    """The words of one side, and how well each is covered in the training texts."""
+    """The words of one side, and how well each is covered in the lexicon's own texts."""
 
     def __init__(self, lists: Sequence[Sequence[str]]) -> None:
         count = Counter(word for each in lists for word in set(each))
@@ -116,11 +116,11 @@ class _Side:
         self._every = self._by_word = np.zeros(0)
 
     def refer(self, covered_W: FloatArray) -> None:
-        """Stores how well the words of the training texts are covered, as the reference for p-values."""
+        """Stores how well the words of the lexicon's own texts are covered, as the reference for p-values."""
         self._every, self._by_word = np.sort(covered_W), np.sort(self.words.id_W + covered_W / 2)
 
     def p_value(self, id_W: Ints, covered_W: FloatArray) -> FloatArray:
-        """P-value of each word (W,): how rarely it is covered as badly or worse in the training texts."""
+        """P-value of each word (W,): how rarely it is covered as badly or worse in the lexicon's own texts."""
         below_W = np.searchsorted(self._by_word, id_W + covered_W / 2, "right") - np.searchsorted(self._by_word, id_W)
         any_W = np.searchsorted(self._every, covered_W, "right") / len(self._every)
         return np.asarray((below_W + PSEUDO_COUNTS * any_W + 1) / (self.times_V[id_W] + PSEUDO_COUNTS + 1))

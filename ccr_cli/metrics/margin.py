@@ -22,7 +22,7 @@ _BLOCK = 1024
 
 @torch.no_grad()
 def crowding(a_ND: Tensor, b_ND: Tensor, item_N: Tensor, text_N: Tensor, k: int = NEAREST) -> FloatArray:
-    """The mean cosine (N,) of each unit vector of `a` with its k nearest of `b`, its own pair among the candidates.
+    """The mean cosine (N,) of each unit vector of `a` with its k nearest of `b`, its own partner among the candidates.
 
     Other texts of the same item, and copies of the same text (`text_N` numbers those of `b`), are left out. LASER also
     has own pairs among the neighbours, but leaves out only copies.

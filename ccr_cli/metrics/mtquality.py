@@ -85,7 +85,7 @@ class Evidence:
     left_in: NDArray[np.int32]
     """(N,) number of source words that are unchanged in the target and not known as words of its language"""
     flags: dict[str, BoolArray | None]
-    """(N,) each, by the names of `FLAGS`; None where unknown for this language or for so few captions"""
+    """(N,) each, by the names of `FLAGS`; None if this language, or so few captions, cannot show it"""
     lengths: Lengths | None
 
 

@@ -426,7 +426,7 @@ def _interpolated(precision_P: FloatArray, positives: Positives) -> FloatArray:
     out_QR = np.full((len(m_Q), TENTHS + 1), np.nan)
     padded = np.append(precision_P, 0.0)  # `reduceat` wants the last end to be an entry
     for tenth in range(TENTHS + 1):
-        needed_Q = np.maximum(1, -(-tenth * m_Q // TENTHS))  # so many of m positives give this recall: exact
+        needed_Q = np.maximum(1, -(-tenth * m_Q // TENTHS))  # fewest of m positives with this recall: exact
         ends = np.stack([start_Q + needed_Q - 1, start_Q + m_Q], axis=1)[valid_Q].ravel()
         if len(ends):
             out_QR[valid_Q, tenth] = np.maximum.reduceat(padded, ends)[::2]

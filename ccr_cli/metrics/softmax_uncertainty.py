@@ -25,7 +25,7 @@ def fit_temperature(sim_QG: Tensor, right_Q: Tensor) -> float:
     With one right entry per query there is one minimum, since the mean is convex in 1/T. Raises ValueError without
     queries.
     """
-    from scipy.optimize import minimize_scalar  # a second, for this alone
+    from scipy.optimize import minimize_scalar  # takes a second, and only this needs it
 
     if not len(sim_QG):
         raise ValueError("0 queries: there is nothing to fit a temperature to")
@@ -61,8 +61,8 @@ def disagreement(sims: Iterable[Tensor], temperatures: Iterable[float]) -> Tenso
 
     The entropy of the models' mean probabilities minus the mean of their entropies, divided by its maximum, log M. The
     difference is the mutual information of entry and model, or the mean KL divergence of each model from the mean. It
-    is computed in float64, since for models that agree two nearly equal numbers are subtracted. `sims` has the
-    similarities (Q, G) of each model.
+    is computed in float64, since for models that agree two nearly equal numbers are subtracted. Each model has its
+    similarities (Q, G) and temperature.
     """
     mean_QG, entropy_Q, number = torch.zeros(()), torch.zeros(()), 0
     for sim_QG, temperature in zip(sims, temperatures, strict=True):

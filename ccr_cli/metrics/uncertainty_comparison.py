@@ -89,8 +89,8 @@ def gaps(
 ) -> dict[str, dict[str, list[float] | None]]:
     """Intervals of the AUROC and AURC of an uncertainty (Q,), higher where less certain, minus those of others.
 
-    `rank` (Q,) is that of the best positive, from 1; `item` (Q,) any numbers. Returns low and high end of `auroc` and
-    `aurc` by name; None where no resample has both hits and failures.
+    `rank` (Q,) is that of the best positive, from 1; `item` (Q,) any numbers. Returns, by the other's name, low and
+    high end of `auroc` (None if no resample has both hits and failures) and of `aurc`.
     """
     code_Q = np.unique(np.asarray(item), return_inverse=True)[1]
     if not len(code_Q):

@@ -115,7 +115,7 @@ def _twice(text: str, letters: int) -> list[str]:
 def other_language(text: str, lang: str) -> list[str]:
     """The language of a text if it is surely not `lang`, else empty, as without the package py3langid.
 
-    Empty too if the package does not know `lang`, or cannot tell it from the language found in short texts.
+    Empty too if the package does not know `lang`, or if short texts do not tell it from the language found.
     """
     found, p = _language(text, lang)
     return [found] if p >= SURE else []

@@ -80,7 +80,7 @@ class TransformerBlock(nn.Module):
 
 
 class SequenceEncoder(nn.Module):
-    """Encodes a text's tokens or a video's frames in the common space: positions, block, mean row, map.
+    """Encodes a text's tokens or a video's frames into the common space: positions, block, mean row, map.
 
     The map is linear and followed by batch normalisation, as in NRCCR's code: without the latter, the hardest-negative
     hinge loss collapses the block's outputs to one point. `dropout` applies to the mean row.

@@ -39,7 +39,7 @@ class Pooling(nn.Module, ABC):
 
     @abstractmethod
     def pooled(self, x_VFD: Tensor, mask_VF: Tensor) -> Tensor:
-        """Pools padded rows to (V, D); the mask has at least one row per item."""
+        """Pools the rows that the mask has, at least one per item, to (V, D)."""
 
 
 class FrameTransformer(Pooling):
@@ -67,7 +67,7 @@ class GeneralizedPooling(Pooling):
     """GPO: every dimension's values in descending order, weighted by rank.
 
     Chen et al., "Learning the Best Pooling Strategy for Visual Semantic Embedding", CVPR 2021. The mean (equal
-    weights) and the maximum (all weight on the first rank) are special cases. A lone row is unchanged.
+    weights) and, as a limit, the maximum (all weight on the first rank) are special cases. A lone row is unchanged.
     """
 
     def __init__(self, drop: float = 0.0) -> None:

@@ -94,7 +94,7 @@ def build_text_encoder(
     Raises:
         ArtifactError: a folder of that name has no complete model.
         UnavailableError: the model is not on this machine or has no safetensors, or a package is not installed.
-        UsageError: the model reads no texts, or has no text vector of its own for `own` pooling.
+        UsageError: the model reads no texts, has no text vector for `own` pooling, or has too few layers.
     """
     if name == "ngram":
         return NgramTextEncoder(buckets, dim)

@@ -1,4 +1,4 @@
-"""Text encoders of transformers: any model that reads tokens, or its text tower if it has several.
+"""Text encoders of transformers: any model that reads tokens, or the text tower of a text-and-image model.
 
 Where the model's type allows it, and pooling is not `own`, texts are not padded: every token goes through the model as
 a text of its own, with its position as an input; only the attention pads texts to the longest one, and unpads them
