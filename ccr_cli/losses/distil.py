@@ -33,7 +33,7 @@ def cosine(student_BD: Tensor, teacher_BD: Tensor, weight_B: Tensor | None = Non
 def relational(
     student_BD: Tensor, teacher_BD: Tensor, temperature: float = 0.07, weight_B: Tensor | None = None
 ) -> Tensor:
-    """KL(p || q) of each text's softmax over the teacher's vectors in the batch: p by the teacher, q by the student.
+    """KL(p || q) of each text's softmax over the teacher's vectors in the batch: p the teacher's, q the student's.
 
     A pair of weight 0 is not a candidate either. The student's vectors are unit vectors.
     """

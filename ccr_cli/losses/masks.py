@@ -16,7 +16,7 @@ Reduction = Literal["sum", "mean"]
 
 
 def negatives_BB(row_item_B: Tensor, col_item_B: Tensor) -> Tensor:
-    """Mask of possible negatives and of the diagonal: False between two different rows of one item.
+    """Mask of possible negatives and of the diagonal: False where two different pairs are of one item.
 
     Items are compared by the id that the data set *gives*: comparing true ids under synthetic noise would leak the
     answer.

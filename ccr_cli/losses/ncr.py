@@ -57,5 +57,5 @@ def predicted_labels(sim_BB: Tensor, mask_BB: Tensor | None = None, margin: floa
 
 
 def among(member_B: Tensor, sim_BB: Tensor, mask_BB: Tensor) -> tuple[Tensor, Tensor]:
-    """Similarities and mask (C, C) of some pairs of a batch, which thereby are rivals of each other only."""
+    """Similarities and mask (C, C) of some pairs of a batch, so that only these are each other's rivals."""
     return sim_BB[member_B][:, member_B], mask_BB[member_B][:, member_B]

@@ -68,8 +68,8 @@ def language_cross_entropy(source_logit_B: Tensor, target_logit_B: Tensor) -> Te
 
     As printed, eq. (11) is the discriminator's log-likelihood, and the minus before it in eq. (12) makes all that
     is trained, even the encoder, help the discriminator. Here it is the discriminator's cross-entropy: the
-    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance. The logits are F's, for
-    "this is the source language", of the captions in each language.
+    discriminator minimises it, the encoder maximises it (``nets.heads``). 2 log 2 is chance. F's logits
+    are those of "this is the source language", for the captions in each language.
     """
     check_shapes(source_logit_B, target_logit_B, 1)
     cost_B = softplus(-source_logit_B) + softplus(target_logit_B)

@@ -45,7 +45,7 @@ def check_positive(name: str, value: float) -> None:
 
 
 def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raises ValueError unless the value is one of those of a Literal."""
+    """Raises ValueError unless the value is one of the values of a Literal."""
     if value not in get_args(choices):
         raise ValueError(f"unknown {name} {value!r}: want {' or '.join(map(repr, get_args(choices)))}")
 

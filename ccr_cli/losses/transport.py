@@ -32,7 +32,7 @@ def partial_plan_BB(
         allowed_BB: Where mass may go.
         mass: Total mass of the plan, in [0, 1].
         regularization: Weight of the entropy; below 0.005 float64 cannot hold the computation.
-        tolerance: Largest sum of the rows' absolute errors in mass.
+        tolerance: Iteration stops once the rows' absolute errors in mass sum to less than this.
     """
     check_positive("regularization", regularization)
     size, cost_BB = len(cost_BB), cost_BB.double()

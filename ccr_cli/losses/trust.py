@@ -29,7 +29,7 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66)  # B_2, B_4, ...
 def evidence(sim: Tensor, tau: float = 0.05, form: Form = "exp") -> Tensor:
     """Evidence >= 0 of cosines of any shape, TCL eq. (3): g(sim / tau) with g exp, ReLU or softplus.
 
-    The authors' code applies tanh first to similarities that are not bounded; cosines are. The paper advises a
+    For unbounded similarities the authors' code has exp(tanh(sim) / tau); cosines are bounded. The paper advises a
     temperature tau of 0.03 to 0.07.
     """
     check_positive("tau", tau)

@@ -33,7 +33,7 @@ class CoTaught(base.JointMethod):
         return [self.encoder, self.peer]
 
     def peers_beliefs(self, batch: base.Batch, sims: Sequence[base.Views]) -> list[Belief[Tensor]]:
-        """The belief of the other encoder, for each encoder; `sims` holds each encoder's similarities."""
+        """For each encoder, the belief of the other one; `sims` holds each encoder's similarities."""
 
         def column(number: int) -> Callable[[Tensor], Tensor]:
             return lambda p_B2: p_B2 if p_B2.ndim == 1 else p_B2[:, number]

@@ -51,7 +51,7 @@ class Batch:
     item_B: Tensor
     """Number of the item; for a pair mismatched by noise the wrong item, never the true one."""
     p: Belief[Tensor]
-    """Probability that each side matches, from the epoch's judge or the truth; 1 without a judge."""
+    """Probability that each side matches, from a judge of all triplets or a list of pairs; 1 without either."""
     judged: bool = False
     """Whether the warm-up is over, so that a judge takes effect."""
     back: Tokens | None = None
@@ -88,7 +88,7 @@ def dual_encoder(config: Config, visual_dim: int, text_encoder: TextEncoder) -> 
     """Builds the dual encoder that every method trains: a text encoder, and heads into the common space.
 
     Raises:
-        UsageError: If the run starts from an alignment, and the two sides differ in dimension.
+        UsageError: If the run starts from an alignment, and features, texts and `dim` differ in dimension.
     """
     if config.aligned:
         if not visual_dim == text_encoder.dim == config.dim:

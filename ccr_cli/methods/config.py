@@ -68,7 +68,7 @@ class Config(JudgeConfig):
     lr_warmup: Whole = 0
     """Steps over which learning rates rise from zero."""
     lr_drop: Whole = 0
-    """Epoch from which learning rates are divided by 10; 0: cosine decay to zero."""
+    """Epoch from which learning rates are a tenth of their peak; 0: cosine decay to zero."""
     table_lr: Positive = 5e-3
     """Peak learning rate of the n-gram table: few steps update the row of a rare word."""
     weight_decay: NotNegative = 0.0

@@ -71,7 +71,7 @@ class Config(base.Config):
         return super().needs() | {"labels"}
 
     def unjudged(self) -> str:
-        """With evidential learning no judge can: evidence is in the length of a vector (see `Method._placed`)."""
+        """Evidential learning keeps the evidence in the length of a vector: see `Method._placed`."""
         if self.credibility == "fuzzy":
             return ""
         return "credibility=evidential keeps the length of its vectors, so the product of two texts is no cosine"

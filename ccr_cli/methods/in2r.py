@@ -129,7 +129,7 @@ class Queue(nn.Module):
 
 
 class Method(CoTaught):
-    """The hinge of clean pairs, and noisy pairs corrected by the other model's clean ones."""
+    """The hardest-negative hinge of clean pairs, and noisy pairs corrected by the other model's clean ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,

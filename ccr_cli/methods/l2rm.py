@@ -52,7 +52,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(base.Method):
-    """The hinge of clean pairs, and new matches among noisy ones."""
+    """The hardest-negative hinge of clean pairs, and new matches among noisy ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,

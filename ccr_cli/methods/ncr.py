@@ -47,7 +47,7 @@ _PAPER: dict[str, object] = {
 
 
 class Method(CoTaught):
-    """Hinges with a margin from the label: refined by belief for clean pairs, predicted for noisy ones."""
+    """Hardest-negative hinges with margins from labels: refined by belief for clean pairs, predicted for noisy ones."""
 
     PRESETS: ClassVar[dict[str, dict[str, object]]] = {
         "paper": _PAPER,

@@ -30,8 +30,8 @@ class Config(base.Config):
     evidence: trust.Form = "exp"
     """g of eq. (3): `exp` (the reference code's), `relu` or `softplus`."""
     kl_rate: NotNegative = 0.0005
-    """Increase per epoch of the weight of the KL, eq. (10), up to 1; 0 drops the KL. The paper's 0.005 greatly worsens
-    retrieval when training from scratch."""
+    """The weight of the KL, eq. (10), is this times the epoch, at most 1; 0 drops the KL. The paper's 0.005 greatly
+    worsens retrieval when training from scratch."""
     consistency_weight: NotNegative = 3.0
     """Weight of L_c, eq. (13), in place of T_max of Algorithm 1; 0 drops it."""
     consistency_from: int = 1
