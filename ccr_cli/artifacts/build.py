@@ -53,7 +53,7 @@ class Planned(Exception):
 
 
 class OtherRequestError(ArtifactError):
-    """An artifact of the same name was made from other options (`differences`: old and new values) or parents."""
+    """An artifact of the same name was made from other options (`differences`: old and new by name) or parents."""
 
     def __init__(self, message: str, differences: Mapping[str, tuple[Any, Any]]) -> None:
         super().__init__(message, hint="choose another --name, or rebuild it with --force")

@@ -32,7 +32,7 @@ _BY_NAME = ("dataset", "translation", "features", "run")
 
 
 def short(artifact: Artifact) -> str:
-    """Returns the main options of an artifact but for usual ones, such as `uml, es, noise 0.4, seed 0, epochs 12`."""
+    """Returns an artifact's main options, without usual values: `uml, es, noise 0.4, seed 0, epochs 12`."""
     parts = []
     for key in (key for key in _SHOWN.get(artifact.kind, "").split() if key in artifact.request):
         value = artifact.request[key]

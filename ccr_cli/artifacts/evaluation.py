@@ -23,7 +23,7 @@ OUTSIDE = table_schema(
 """Queries that have no match in the gallery (`left_out`), and those that do; `result` and `direction` as in `RANKS`."""
 TEXT_CORRUPTIONS = ("drop", "replace", "shuffle")
 CORRUPTIONS = (*TEXT_CORRUPTIONS, "features", "both")
-"""Kinds of corruption: of words; masked `features` of items; `both`: words dropped, features masked, one share."""
+"""Kinds of corruption: of words; `features` masked; `both`: the same share of words dropped and features masked."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Corruption:
 
     @classmethod
     def parse(cls, text: str) -> "Corruption | None":
-        """Parses such a text; None if it is empty or unknown."""
+        """Parses a text such as `drop0.3-seed0`; None if it is empty or unknown."""
         match = re.fullmatch(r"([a-z]+)([0-9.e-]+)-seed(\d+)", text)
         return cls(match[1], float(match[2]), int(match[3])) if match and match[1] in CORRUPTIONS else None
 

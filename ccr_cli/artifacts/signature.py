@@ -25,7 +25,7 @@ OWN_SPLIT = "own-split"
 TRANSLATE_TEST = "translate-test"
 """Score fusion of weight 0: the query's machine translation into the source language searches in its place."""
 HALVES = "half-seed0"
-"""Name in signatures for queries whose half of the gallery was removed."""
+"""Name in signatures for queries that search only the half of the gallery without their item."""
 
 _PARTIAL, _WITHOUT, _FROM = "-partial", "-without-", "-from:"  # no protocol has a colon in its name
 _CHANGES = ("-corrupt-", "-ood-")
@@ -222,7 +222,7 @@ def read_noise(value: str) -> tuple[str, int] | None:
 
 
 def fusion_value(beta: float, how: str, alone: int = 0, engine: str = "") -> str:
-    """Returns the value of `fusion`, `0.5minmax-3alone`: query weight, rule, and number of untranslated queries.
+    """Returns `fusion`, such as `0.5minmax-3alone`: the query's own weight, rule, and number of untranslated queries.
 
     With weight 0, it names the engine that translated the queries: `translate-test:apertium:spa-eng`.
     """
@@ -231,7 +231,7 @@ def fusion_value(beta: float, how: str, alone: int = 0, engine: str = "") -> str
 
 
 def read_fusion(value: str) -> tuple[str, str, int]:
-    """Parses `fusion`: weight and rule, or `translate-test` and engine; and untranslated queries. Empty without fusion.
+    """Parses `fusion`: weight, rule (or `translate-test`, engine), untranslated queries' number; empty without fusion.
 
     >>> read_fusion("0.5minmax-3alone"), read_fusion("translate-test:hf:opus")
     (('0.5', 'minmax', 3), ('translate-test', 'hf:opus', 0))
@@ -294,7 +294,7 @@ def galleries(sizes: Sequence[int]) -> str:
 
 
 def read_galleries(value: str) -> tuple[int, int, int]:
-    """Parses `gallery` into the number of galleries and the smallest and largest size; ValueError if it cannot."""
+    """Parses `gallery` into the number of galleries and the smallest and largest size; ValueError if malformed."""
     match = re.fullmatch(r"(?:(\d+)x)?(\d+)(?:-(\d+))?", value)
     if match is None:
         raise ValueError(f"no gallery of a signature: {value!r}")

@@ -74,7 +74,7 @@ class Assembly:
         """The captions' spelling of an id of the lists, where it differs."""
         self.items: dict[str, _Item] = {}
         self.rows: list[tuple[str, str, str, int, str, str, str]] = []
-        """Columns of the captions read last, and their places in the files; the earlier ones are packed in `tables`."""
+        """Columns and place in the files of the captions read last; `tables` has the earlier ones, to save memory."""
         self.tables: list[pd.DataFrame] = []
         self.refused: list[dict[str, Any]] = []
         """Failure records of captions that are left out because their text is empty."""
@@ -83,7 +83,7 @@ class Assembly:
         self.translations: dict[str, dict[str, str]] = {}
         """Recorded translations by source text, by the name of their table."""
         self.exceptions: dict[str, list[tuple[str, str, str]]] = {}
-        """By table: source text, translation and id of each caption not translated as the table translates its text."""
+        """By table: source text, translation and id of each caption whose translation is not the table's."""
         self.notes: list[str] = []
         """Messages for the user: what was left out, and how much."""
         self.split_rule = ""
@@ -196,7 +196,7 @@ class Assembly:
             raise ArtifactError(f"{place}: no list of a split names an item of it: {ids}", hint=hint)
 
     def _as_listed(self, official: str) -> str:
-        """Returns an id as the lists write it, if exactly one of their ids differs only by a media ending."""
+        """Returns an id as the lists write it, if exactly one of theirs differs only by a media ending on one side."""
         found = self.stems.get(stem(official), [])
         if not self.own or official in self.listed or len(found) != 1 or stem(official) not in (official, found[0]):
             return official
@@ -365,7 +365,7 @@ class Assembly:
 
 
 def _caption_ids(frame: pd.DataFrame) -> "pd.Series[str]":
-    """Returns the official ids where they are unique, else ids made of item, language, set and number."""
+    """Returns official ids, with the language where they repeat, else ids made of item, language, set and number."""
     sets = frame.groupby("lang")["caption_set"].transform("nunique")
     named = frame["item_id"] + "#" + frame["lang"] + "#"
     named = named + (frame["caption_set"] + "#").where(sets > 1, "") + frame["k"].astype(str)

@@ -223,7 +223,7 @@ def _check_type(value: Any, annotation: str, where: str) -> None:
 
 
 def _choices(path: Path, about: dict[str, Any]) -> Iterator[tuple[Any, Collection[str], str]]:
-    """Yields each value with a fixed set of choices, these, and its name in messages; checks tables that it reads."""
+    """Yields each value with fixed choices, the choices, and its name in messages; checks what it reads for that."""
     names = [table["name"] for table in about["variants"]]
     if len(set(names)) != len(names) or not names:
         raise ArtifactError(f"{path}: each of the [[variants]] has a name of its own, and there is at least one")

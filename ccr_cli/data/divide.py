@@ -1,4 +1,4 @@
-"""Random splits of the user's own data that keep items which are alike together.
+"""Random splits of the user's own data; items that are alike stay together.
 
 Items are alike if they share a caption (ignoring case and spaces) or if their pictures are near-duplicates.
 

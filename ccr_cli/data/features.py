@@ -1,7 +1,7 @@
 """Ready-made features: readers of their file formats, and the matching of entries with items.
 
 - `.npz`, `.safetensors`: one array per item, under its id.
-- `.parquet`: one row per item, with a column of ids (the first one there of `caption_id`, `item_id`, `id` and `text`)
+- `.parquet`: one row per item, with a column of ids (the first present of `caption_id`, `item_id`, `id` and `text`)
   and one of vectors, lists of numbers.
 - `.h5`, `.hdf5`, `.hdf`, `.h5py`: one dataset per item (HGR's frames and regions); in groups, the id is the path.
 - A folder of `.npy`: one array per item, `ID.npy`.
@@ -106,7 +106,7 @@ def join(items: Sequence[str], tables: Sequence[FeatureTable]) -> tuple[list[Pla
 def with_lists(sources: Sequence[Path], ids: Sequence[Path]) -> list[tuple[Path, Path | None]]:
     """Pairs each source with its list of ids in order, None if it holds ids; UsageError on too many or few lists.
 
-    If no list is given, that of `NAME.npy` is `NAME.txt`.
+    If no list is given, that of `NAME.npy` or `NAME.mat` is `NAME.txt`.
     """
     if lacking := next((path for path in ids if not path.exists()), None):
         raise no_file(lacking, "--ids")

@@ -39,7 +39,7 @@ _BLOCK = 256
 
 Rows = npt.NDArray[np.intp]
 Clash = Callable[[Rows, Rows], npt.NDArray[np.bool_]]
-"""Whether a place (a caption's slot) cannot take the caption of a giver (another slot), element by element."""
+"""Whether a place (slot of a caption, or item of style `image`) cannot take what a giver has, element by element."""
 
 
 @dataclass(frozen=True)
@@ -309,7 +309,7 @@ def _moved(items: Rows, clash: Clash, ratio: float, rng: np.random.Generator) ->
 
 
 def _order(items: Rows, clash: Clash, rng: np.random.Generator) -> Rows:
-    """Returns the random order in which places are chosen, whatever the ratio, so that any two or more can move.
+    """Returns the random order in which places are chosen at any ratio, so that the first k can move for any k > 1.
 
     No item has more than half of the chosen places while others are left, and the first few can all swap.
     """

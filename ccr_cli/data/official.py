@@ -39,7 +39,7 @@ def unique_paths(specs: Sequence[FileSpec]) -> list[FileSpec]:
 
 
 def locate(paths: Sequence[str], root: Path) -> dict[str, Path | None]:
-    """Finds files below a folder, which is where their paths begin or one of their subfolders.
+    """Finds files below the folder in which their paths begin, or below a deeper folder of the paths.
 
     All paths lose the same number of leading folders (short ones, all they have): the one with which the most files
     are found, while the paths stay distinct. The unpacked file `x` stands in for `x.gz`.

@@ -185,7 +185,7 @@ def write(path: Path, pairs: pd.DataFrame, pictures: Pictures = lambda item: Non
             return
         out = io.StringIO(newline="")
         csv.writer(out, lineterminator="\r\n").writerows(rows)  # so a text with either of these is quoted
-        handle.write(out.getvalue().encode("utf-8-sig"))  # without its mark, Excel reads it as cp1252
+        handle.write(out.getvalue().encode("utf-8-sig"))  # without a BOM, Excel reads it as cp1252
 
 
 def safe_cell(value: object) -> object:
@@ -368,7 +368,7 @@ def _probability(cell: str) -> float:
 
 
 def unquoted(cell: str) -> str:
-    """Removes the apostrophe that prevents a formula from a spreadsheet cell."""
+    """Removes from a spreadsheet cell the apostrophe that prevents a formula."""
     return cell[1:] if cell.startswith("'") and _RUN.match(cell) else cell
 
 

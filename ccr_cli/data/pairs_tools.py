@@ -30,7 +30,7 @@ _FIELD = "fiftyone.core.fields."
 
 
 def _records(frame: pd.DataFrame) -> Any:
-    """Returns the rows as dictionaries of JSON values, floats with seven significant digits."""
+    """Returns the rows as dictionaries of JSON values; floats keep the seven significant digits of float32."""
     columns = {n: [float(f"{x:.7g}") for x in v] if v.dtype.kind == "f" else v.astype(object) for n, v in frame.items()}
     return pd.DataFrame({str(n): v for n, v in columns.items()}, index=frame.index).astype(object).to_dict("records")
 

@@ -49,7 +49,7 @@ _DISCONTINUOUS = ("mpegts", "mpeg")
 _REORDERED = 32
 """Number of first frames that show whether presentation times are in the order of decoding."""
 _WORTH_A_SEEK = 8
-"""Fewest frames before a keyframe for which seeking it is faster than decoding them."""
+"""Fewest frames up to a keyframe ahead for which a seek is faster than decoding them."""
 _OTHER_FILES = {"concat", "dash", "hls", "imf", "rtp", "rtsp", "sap", "sdp", "vobsub", "webm_dash_manifest"}
 """Formats that refer to other files or addresses."""
 
@@ -100,7 +100,7 @@ class Times:
     last_s: float
     """How long the last frame is shown."""
     counted: bool
-    """Whether frames are identified by the order in which the decoder returns them, because their times do not."""
+    """Whether the order in which the decoder returns frames identifies them, because its times do not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,7 +248,7 @@ def _reason(error: Exception) -> str:
 
 
 def _video_stream(container: InputContainer, number: int | None = None) -> VideoStream:
-    """Returns the stream with a number, else the one a player would show, not a music cover; one thread decodes it."""
+    """Returns a stream by number, else the one a player shows; on one thread. NoVideoStream for none or a cover."""
     from av.stream import Disposition
 
     best = container.streams.best("video") if number is None else container.streams[number]

@@ -178,7 +178,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 
 
 def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator[tuple[int, str]]:
-    r"""Yields number (from 1) and text of each line; U+2028, \x85, a lone \r do not end it. NUL is kept or refused."""
+    r"""Yields number (from 1) and text of each line; U+2028, \x85 or a lone \r ends none. NUL is kept or refused."""
     with opened(path) as file:
         if encoding == "utf-16":
             file, encoding = _from_utf16(file, path), "utf-8"

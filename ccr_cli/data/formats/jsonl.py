@@ -72,7 +72,7 @@ def parquet(
 def _captions(
     rows: Iterable[Json], keys: Mapping[str, str], texts: Mapping[str, str], *, by_lang: bool = False
 ) -> Iterator[Record]:
-    """Yields the captions of objects; `keys` maps each of `COLUMNS` except the text to their key, empty for none.
+    """Yields the captions of objects; `keys` maps each of `COLUMNS` but the text to the objects' key, empty for none.
 
     An object without a text has an empty caption.
     """
