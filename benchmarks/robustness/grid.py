@@ -519,13 +519,15 @@ LEARNING_RATES = (0.5, 1.0, 2.0)
 """Factors of all learning rates."""
 EPOCHS = (6, 12, 24)
 SOFTNESS = {"temperature": (0.05, 0.07, 0.1), "tau": (0.05, 0.07, 0.1), "margin": (0.1, 0.2, 0.4)}
-"""The option that says how much the hardest negatives count, and its values; a method's first, but for `nrccr`."""
+"""The option that says how much the hardest negatives count, and its values: a method's first."""
+OWN_SOFTNESS = {"nrccr": "margin", "distil": ""}
+"""That of other methods: `nrccr`'s temperature is of its distillation, and `distil` reads its own not by default."""
 
 
 def settings(method: str, options: Options = ()) -> dict[str, Options]:
     """The settings that are tried for a method: seven, the default among them, each of one option."""
     config = effective(method, options)
-    softness = "margin" if method == "nrccr" else next((name for name in SOFTNESS if name in config), "")
+    softness = OWN_SOFTNESS.get(method, next((name for name in SOFTNESS if name in config), ""))
     tried: dict[str, Options] = {"default": ()}
     for value in SOFTNESS.get(softness, ()):
         if value != config[softness]:

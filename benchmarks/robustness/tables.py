@@ -574,7 +574,7 @@ def tuning_block(results: Results) -> str:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
-        if soft and {"default", *soft} <= means.keys():
+        if len(means) > 1 and {"default", *soft} <= means.keys():
             chosen[label] = max(means, key=means.__getitem__)
         others = [texts.get(name, MISSING) for name in kinds]
         lines.append([_code(label), others[0], softer or MISSING, *others[1:], chosen.get(label, MISSING)])
