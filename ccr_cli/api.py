@@ -227,7 +227,7 @@ def _words(artifacts: Any) -> Iterator[str]:
 
 
 def _recorded(word: str) -> str:
-    """A word of a command as typed: a path relative to the artifact's workspace, else to the current folder."""
+    """A word of a command as one would type it: paths relative to the artifact's workspace, else the current folder."""
     if not os.path.isabs(word):
         return word
     near = home(Path(word)) or Path.cwd()
@@ -629,7 +629,7 @@ def compare(
     Takes evaluations, or runs that were evaluated; compares the others with the first.
 
     Raises:
-        UsageError: If there are fewer than two systems to compare.
+        UsageError: If no two systems can be compared.
     """
     with _call(compare, locals()) as call:
         from ccr_cli.stages.evaluate.compare import compare as stage

@@ -316,7 +316,7 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
 
 @functools.cache
 def _imports(path: Path, package: str, changed: int) -> list[str]:
-    """The modules, and names that may be modules, that a file of `package` imports; a new `changed` reads it again."""
+    """The modules, and names that may be modules, that a file of `package` imports; read again if `changed` differs."""
     modules: list[str] = []
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

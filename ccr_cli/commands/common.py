@@ -178,7 +178,7 @@ class Command(TyperCommand):
         return super().shell_complete(ctx, incomplete)
 
     def _list_plugins(self) -> None:
-        """Adds the plug-ins to the help of flags; they are not read before help is shown."""
+        """Adds the plug-ins to the help of flags; they are read only when that is shown."""
         for param in self.params:
             if help := getattr(param, "help", None):
                 param.help = registry.with_summaries(help)  # type: ignore[attr-defined]

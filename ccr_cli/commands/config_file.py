@@ -22,7 +22,7 @@ def words(path: Path, others: Sequence[str] = ()) -> list[str]:
     language.
 
     Raises:
-        ArtifactError: If it is not TOML.
+        ArtifactError: If the file cannot be read or is not TOML.
         UsageError: If the file does not exist, has a key `config`, or its `set` is not a table.
     """
     try:

@@ -25,7 +25,7 @@ def train_sweep(
     """Trains a grid of runs, or a part of it (such as `3/64`), and prints their paths in its order.
 
     Raises:
-        CcrError: After all other runs are trained, if one could not be.
+        CcrError: If a run could not be trained; raised after the others are trained.
     """
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.shared.sharding import parse_part

@@ -52,7 +52,7 @@ class Recipe:
     scale_C: tuple[float, float, float]
     """Factor for the levels of each colour."""
     shift_C: tuple[float, float, float]
-    """Number to add after scaling."""
+    """Number added to each colour after that."""
 
     def levels(self, image: Image.Image) -> torch.Tensor:
         """Returns the picture as a viewer shows it, resized and cropped: (3, H, W) uint8."""
@@ -127,7 +127,7 @@ def read_recipe(folder: Path, model: str) -> Recipe:
 
 @contextmanager
 def reading_preprocessor(model: str, inputs: str) -> Iterator[None]:
-    """Turns any error in reading how `inputs` (`pictures` or `frames`) are prepared into ArtifactError."""
+    """Turns errors of malformed files on how `inputs` (`pictures` or `frames`) are prepared into ArtifactError."""
     try:
         yield
     except MALFORMED as error:

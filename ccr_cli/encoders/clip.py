@@ -37,7 +37,7 @@ _REGIONS = ("CLIPSeg", "GroupViT", "OwlViT", "Owlv2")
 
 
 def usable() -> dict[str, str]:
-    """What each dual encoder in the hub's cache lacks, for `ccr doctor`; empty if it can be used."""
+    """Why each dual encoder in the hub's cache cannot be used, for `ccr doctor`; empty if it can."""
     found = {}
     for name, settings in hub.cached().items():
         kind = str(settings.get("model_type"))

@@ -43,7 +43,7 @@ class TrainingHistory:
     seed: int
     frame: pd.DataFrame
     select: str = ""
-    """The validation queries that selected the epoch: `mt` or `human`; `last` if the last epoch was kept."""
+    """The validation queries that selected the epoch: `mt` or `human`; `last` if none did and the last was kept."""
     criterion: str = "SumR"
     """The validation metric that selected the epoch: `SumR`, or `mAP` by category."""
     evidence: Callable[[str], Iterator[tuple[int, pd.DataFrame]]] = lambda lang: iter(())
@@ -134,7 +134,7 @@ class ExampleSearch:
     """Language of the gloss: the source language of the data set."""
 
     def request(self) -> dict[str, Any]:
-        """Everything that affects the report, except where images are stored on this machine."""
+        """What a report's request records of the search, without the paths of images on this machine."""
         uncertainty = None if self.uncertainty is None else round(self.uncertainty, 6)
         results = [[r.item_id, r.caption, round(r.similarity, 6), r.correct] for r in self.results]
         own = {key: getattr(self, key) for key in ("query", "lang", "gloss", "run")}
@@ -157,7 +157,7 @@ class EmbeddingMap:
     image: Callable[[str], Path | None] = lambda item_id: None
 
     def request(self) -> dict[str, Any]:
-        """Everything that affects the report."""
+        """What a report's request records of the map."""
         return {"run": self.run, "lang": self.lang, "items": list(self.item_ids), "captions": len(self.item_T)}
 
     @property
@@ -180,7 +180,7 @@ class CrossAttention:
     """One row per token of the caption; each row sums to 1."""
 
     def request(self) -> dict[str, Any]:
-        """Everything that affects the report."""
+        """What a report's request records of the example."""
         return {"run": self.run, "lang": self.lang, "source": list(self.source), "target": list(self.target)}
 
 
@@ -196,7 +196,7 @@ class ModelInternals:
     """Captions and the translations they attend to (NRCCR Figure 3)."""
 
     def request(self) -> dict[str, Any]:
-        """Everything that affects the report."""
+        """What a report's request records of the examples."""
         return {kind: [example.request() for example in examples] for kind, examples in vars(self).items()}
 
 

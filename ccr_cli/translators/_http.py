@@ -1,7 +1,7 @@
 """The HTTP client of all engines on the network: time limits, pace, retries, a circuit breaker and safe messages.
 
 A request ends within its timeout, whatever the server does. Redirects are not followed, so that texts and keys reach
-only the configured server; cookies and passwords from ~/.netrc are not sent. Every failure becomes a `Failure`, whose
+only the configured server; no cookie and no password of ~/.netrc is sent. Every failure becomes a `Failure`, whose
 message holds no key, no text of another request and no URL query.
 """
 
@@ -209,7 +209,7 @@ class Connection:
         self._open()
 
     def _open(self) -> None:
-        """Starts a session without cookies and passwords from ~/.netrc, whose connections can be shut down."""
+        """Starts a session that sends no cookie and no password of ~/.netrc; its connections can be shut down."""
         self._session, self._adapter = requests.Session(), _Adapter()
         self._session.mount("http://", self._adapter)
         self._session.mount("https://", self._adapter)
@@ -224,7 +224,7 @@ class Connection:
         """Sends a request, with `params`, `data`, `json` and `headers` as for `requests`, and reads the whole reply.
 
         Raises:
-            Failure: If there is no reply, it is empty, or its status is not a success.
+            Failure: If there is no reply, or it is empty, too large or reports no success.
         """
         try:  # the timeouts of requests cover neither the look-up of the host nor headers that trickle in
             reply = hub.in_time(partial(self._fetch, self._session, method, url, request), self._timeout)
@@ -296,7 +296,7 @@ def _error_message(text: str) -> str:
 
 
 class Client:
-    """Sends many texts to one server from several threads, within `limits` that also hold from call to call."""
+    """Sends many texts to one server from several threads, within `limits`; the pace is kept from call to call."""
 
     def __init__(
         self, limits: Limits, mask: Callable[[str], str] = str, clock: Callable[[], float] = time.monotonic
@@ -320,7 +320,7 @@ class Client:
             return 0.0
 
     def pause(self, seconds: float) -> None:
-        """Delays the next turn by at least this long."""
+        """Gives no turn for at least this many seconds from now."""
         with self.lock:
             self._next = max(self._next, self._clock() + seconds)
 

@@ -89,7 +89,7 @@ class Seq2Seq(ABC):
         UnavailableError: If the model is not on this machine and cannot be fetched within five seconds, or does
             not know a language.
         UsageError: If the model is of an unknown family.
-        ArtifactError: If its tokenizer cannot be read.
+        ArtifactError: If its folder holds no complete model, or its tokenizer cannot be read.
     """
 
     ENGINE: ClassVar[str]

@@ -39,7 +39,7 @@ _TAGGER = "apertium-tagger"
 _MODE = re.compile(r"[a-z]{2,3}-[a-z]{2,3}")
 _SPECIAL = re.compile(r"[\\\[\]{}^$/<>@]")
 _ESCAPED = re.compile(r"\\(.)|[\[\]]", re.DOTALL)
-# Debian's packages for the pairs with English, and for pairs that continue them through a pivot.
+# Debian's packages: pairs with English, pairs that continue these through a pivot, and a few others.
 _PACKAGES = {
     ("ca", "en"): "apertium-eng-cat", ("en", "es"): "apertium-eng-spa", ("ca", "fr"): "apertium-fra-cat",
     ("es", "fr"): "apertium-fr-es", ("ca", "es"): "apertium-spa-cat", ("ca", "it"): "apertium-cat-ita",

@@ -24,7 +24,7 @@ Precision = Literal[
 _INSTALL = "pip install 'ccr-cli[ct2]'"
 _CUBLAS = "libcublas.so.12"
 _THREADS = 4
-"""Threads per batch: more of them gain nothing, a second batch in parallel does."""
+"""Threads per batch: more do not make it faster, but another batch in parallel does."""
 
 
 @dataclass(frozen=True)

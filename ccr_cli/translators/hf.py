@@ -52,8 +52,8 @@ class Translator(Seq2Seq):
     def _network(self) -> Any:
         """The network, with ccr's search and limits in its generation settings.
 
-        They are changed in place, which keeps the model's start and forbidden tokens: None in separate settings would
-        mean the model's own value. A translation that reaches the limit gets no forced end token.
+        They are changed in place, since None in separate settings would mean the model's own value; its start and
+        forbidden tokens are kept. A translation that reaches the limit gets no forced end token.
         """
         network = load_network(str(self.located.folder), self.dtype).eval().requires_grad_(False).to(self.device)
         settings = network.generation_config

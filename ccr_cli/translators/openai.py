@@ -305,7 +305,7 @@ class Translator:
         return {**facts, "fields": self.config.fields()}
 
     def usage(self, results: Iterable[Translation]) -> dict[str, Any]:
-        """The number of results with token counts, their tokens and, if a price is set, the cost; empty if none."""
+        """The number of results with token counts, their tokens and, if a price is set, the cost; {} without counts."""
         tokens = [result.tokens for result in results if result.tokens]
         if not tokens:
             return {}
@@ -317,7 +317,7 @@ class Translator:
         return usage
 
     def _answers(self, batches: list[list[str]]) -> Iterator[tuple[int, Answer | Failure]]:
-        """Yields the position of each request and the answer to it; UnavailableError if the server keeps failing."""
+        """Yields the position of each request and its answer or failure; UnavailableError if the server is given up."""
 
         def error(last: Failure) -> UnavailableError:
             where = f"{self.config.url} ({_PORTS})" if _is_loopback(self.config) else self.config.url
