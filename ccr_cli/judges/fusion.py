@@ -1,4 +1,4 @@
-"""All available witnesses combined: words, dictionary, encoder, scores, a trained model.
+"""All witnesses combined: words, dictionary, encoder, scores, a trained model.
 
 Each witness ranks the pairs; the ranks become normal scores, which are added, weighted by each witness's correlation
 with the sum of all: a witness counts as far as the others confirm it. Where one has no score, the others decide.

@@ -1,4 +1,4 @@
-"""How far a frozen model's similarity exceeds that of shuffled pairs, before training (OSA).
+"""Similarity above that of shuffled pairs, by a frozen model, before training.
 
 "One-step Noisy Label Mitigation" (arXiv 2410.01944): x = s - beta, w = x^2 (1 - x) for x > 0, else 0. beta is the mean
 similarity of shuffled pairs; the paper feeds the model random inputs instead. The result is w / (4/27), w as a share

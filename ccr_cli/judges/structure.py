@@ -1,4 +1,4 @@
-"""Agreement of a pair's two sides about their neighbours in the batch, averaged over epochs (GSC).
+"""Agreement of both sides on a pair's neighbours, averaged over epochs (GSC).
 
 GSC (CVPR 2024, arXiv 2405.16996), as in its code. A = sigmoid(cosine / 0.07) holds the similarities among the first
 sides of a batch, A' those among the second sides. Pair i has two readings: c, the cosine of row i of A and row i of A',

@@ -1,4 +1,4 @@
-"""Teacher learning: texts learn a frozen teacher's vectors of their English source.
+"""Teacher learning: texts learn a frozen teacher's vectors of the English.
 
 Translations pass no gradient to pictures, so a wrong one cannot move them. The teacher is a run without translations,
 whose visual head is kept, or a sentence encoder, for which a visual head learns from pictures and source captions.

@@ -1,4 +1,4 @@
-"""A pretrained dual encoder, not trained further: its text encoder and its visual features.
+"""A pretrained dual encoder without training: its text encoder, its features.
 
 It measures the zero-shot retrieval of the model that made the features, in each language.
 """
