@@ -244,7 +244,7 @@ def worker_needs(nodes: Sequence[dict[str, Any]], device: torch.device) -> tuple
     """Returns the resources that a worker needs, and for how many workers there is room now.
 
     On GPUs, a worker needs one GPU and its share of the node's processors. Otherwise it needs as many processors as
-    `OMP_NUM_THREADS` sets for this command, or one; their number affects the last bits of the results.
+    `OMP_NUM_THREADS` sets for this command, or one if unset; their number affects the last bits of the results.
     """
     available = [node["Resources"] for node in nodes if node["Alive"]]
     if device.type == "cuda":

@@ -119,7 +119,7 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
 
 
 _FLAGS = {"source_lang": "--lang", "media": "--media", "split": "--split", "options": "--set", "tidy": "--format"}
-"""The command-line option behind each entry of a request."""
+"""The command-line option behind an entry of a request; by default `--` and the entry's name."""
 _MOST_STALE = 10
 """Maximum number of artifacts to list."""
 
@@ -142,7 +142,7 @@ def _in_words(error: OtherRequestError, place: Path, files: Sequence[CheckedFile
 
 
 def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
-    """Warns of the artifacts that were made, directly or indirectly, from an earlier state of a data set."""
+    """Warns of the artifacts that were made, directly or indirectly, from another state of a data set."""
     made = []
     for kind, path in workspace.places():
         with suppress(ArtifactError):
@@ -171,7 +171,7 @@ def _source(
 ) -> tuple[FileSpec, Layout]:
     """Inspects a caption file and reports what was guessed; UsageError if its ids are unknown.
 
-    The returned language is empty if the file itself names the languages.
+    The returned language is empty if only the file itself names languages.
     """
     split, lang, path = parse_source(text)
     if not Path(path).exists():
@@ -214,7 +214,7 @@ def _seed(
 
 
 def _digest(folder: Path) -> str:
-    """Returns the digest of a folder of pictures: caption files count by content, pictures by name."""
+    """Returns the digest of a folder of pictures: caption files count by content, media by name only."""
     found = captioned(folder)
     lines = [f"{path.as_posix()}\n" for path in found.captions]
     for path, _ in sorted({file for files in found.captions.values() for file in files}):

@@ -91,7 +91,7 @@ def card(workspace: Workspace, source: str) -> Rows:
 
 
 def check_files(variant: Variant, root: Path) -> tuple[Rows, list[Problem]]:
-    """Checks a collection without importing it; returns a row per file and per count, and the problems."""
+    """Checks a collection's files and content without importing it; returns a row per file and count, and problems."""
     source = find_files(variant, root)
     rows: Rows = []
     for file in source.files:

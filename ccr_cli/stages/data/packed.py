@@ -1,6 +1,6 @@
 """Import of pictures packed with their captions: Parquet files with image bytes, webdataset tar files, hub data sets.
 
-A source is unpacked once, into a folder of the workspace with the pictures and a JSON Lines file of their rows, which
+Sources are unpacked once, into a folder of the workspace with the pictures and a JSON Lines file of their rows, which
 is then imported like any other caption file.
 """
 

@@ -169,7 +169,7 @@ def _with_verdicts(
 
 
 def _schema(rows: pd.DataFrame, labels: Sequence[str]) -> pa.Schema:
-    """Returns the columns of the files, with the library's types."""
+    """Returns the schema of the files, with the types by which the library `datasets` knows the columns."""
     unused = {"split", "kind", *(["label"] if rows["label"].isna().all() else [])}
     kinds = {"image": _IMAGE, "label": pa.int64(), "p_clean": pa.float32(), "place": pa.int32()}
     names = ["image", *(str(name) for name in rows if name not in unused)]

@@ -39,7 +39,7 @@ from ccr_cli.transformers_loading import transformers_loading
 SAMPLE = 16
 """Texts per language, and items, on which the export is compared with the run."""
 TOLERANCE, TRAINED_TOLERANCE = 1e-4, 1e-3
-"""Largest allowed difference of a similarity; the second with a trained image encoder, whose rounding adds to it."""
+"""Limit for the difference of a similarity; the second with a trained image encoder, whose rounding adds to it."""
 PICTURES, ALIKE = 4, 0.999
 """Pictures to encode again, and the least cosine with the run's vectors, whose features are in half precision."""
 
@@ -81,7 +81,8 @@ def export_run(
     Raises:
         ArtifactError: If the export does not reproduce the run's similarities.
         UnavailableError: If ONNX needs packages that are not installed.
-        UsageError: If the text encoder or its own pooling cannot be exported, or an evaluation is of several runs.
+        UsageError: If the text encoder's own pooling cannot be exported, or for ONNX it is no transformers model, or a
+            SigLIP; or if an evaluation is of several runs.
     """
     settings = run.config(trained)
     if onnx:

@@ -50,7 +50,7 @@ _OF_FROM = frozenset(("from_", "ids", "encoder_name", "media_root", "device", "b
 def ready_made(
     inputs: Inputs, existing: ReadyFeatures, options: ExtractOptions, given: Mapping[str, str]
 ) -> base.Artifact | None:
-    """Joins or imports the features that `existing` names; None if it names none, so that media are encoded instead.
+    """Joins or imports features if `existing` asks for it; None if it does not, so that media are encoded instead.
 
     Raises:
         UsageError: If an option of the command line (`given`: name to flag) has no effect.
@@ -117,7 +117,7 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
 
 
 def fingerprint(pairs: Sequence[tuple[Path, Path | None]]) -> str:
-    """Returns a sha256 of the contents of sources and id lists, whatever their paths; of one file, the file's own."""
+    """Returns a sha256 of the contents of sources and id lists, wherever they are; of one file, the file's own."""
     digests = [[_content(path) for path in pair if path is not None] for pair in pairs]
     single = len(digests) == len(digests[0]) == 1
     return digests[0][0] if single else base.sha256_text(base.canonical_json(sorted(digests)))
@@ -190,7 +190,7 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
 
     Raises:
         ArtifactError: If there are fewer than two parts, or they repeat, differ in data set or in rows per item.
-        CcrError: If more than `max_failed` of the items failed in a part.
+        CcrError: If more than `max_failed` of the items failed in any part.
     """
     parts = [a for a in inputs.named if a.kind == "features"]
     _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])

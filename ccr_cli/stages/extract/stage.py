@@ -197,7 +197,7 @@ class ExtractJob:
             raise
 
     def media_of(self, todo: Sequence[Bounds]) -> list[Path]:
-        """Returns the existing media files of pieces; CcrError if so many are missing that the result would fail."""
+        """Returns the existing media of pieces; CcrError if more than `max_failed` are missing, except in a retry."""
         root = self._media_root()
         names = [medium.media for first, end in todo for medium in self._media[first:end] if medium.media]
         absent = {name: None for name in names if not (root / name).exists()}

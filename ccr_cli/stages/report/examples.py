@@ -32,7 +32,7 @@ TOP = 5
 FEWEST, LONGEST = 2, 10
 """Fewest and most tokens of a text whose attention is shown."""
 SELECTED_BY = {"mt": 2, "human": 1}
-"""Preference among kinds of validation queries that chose the epoch, as figures of different kinds do not compare."""
+"""Preference among kinds of validation queries that chose the epoch; figures of different kinds are not comparable."""
 
 
 def best_runs(inputs: Inputs) -> list[tuple[str, base.Artifact]]:

@@ -45,8 +45,8 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
     given data sets, else of the workspace. Also covers the translations that are given or that runs were trained on.
     An artifact that is not given is left out if one of its runs was retrained since, or all of them were deleted.
 
-    By default the report is named by its main data set and language and six hex digits of a hash of its content, so
-    that a report on other results has another name. Also returns its findings and tables.
+    By default the report is named by its main data set and language and six hex digits of a hash of what it is made
+    from, so that a report on other results has another name. Also returns its findings and tables.
 
     Raises:
         ArtifactError: If there is no evaluation and no translation, or a given one is stale.
@@ -267,7 +267,7 @@ def _changed(options: Mapping[str, Any], usual: Mapping[str, Any], label: Label)
 
 
 def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, comparable.RunFacts]) -> comparable.RunFacts:
-    """Returns the facts that the runs of an ensemble have in common, under a joint label."""
+    """Returns an ensemble's facts: its first run's, but label and encoders of all, and no language if several."""
     known = [facts[link.id] for link in artifact.parents if link.kind == "run" and link.id in facts]
     result = evaluation.results(artifact)[0]
     label = str(result["label"])
@@ -289,7 +289,7 @@ def _mended(inputs: Inputs, artifact: base.Artifact) -> str:
 
 
 def _encoder(inputs: Inputs, artifact: base.Artifact, config: dict[str, Any]) -> str:
-    """Names the visual and the text encoder; imported features have the encoder named at their import."""
+    """Names the visual and the text encoder; for imported features, the one named at their import."""
     visual = config.get("features")
     with suppress(ArtifactError):
         request = inputs.workspace.parent(artifact, "features").request

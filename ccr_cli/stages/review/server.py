@@ -20,7 +20,7 @@ from ccr_cli.stages.search.server import MOST_PIXELS, access_rules, add_page, li
 from ccr_cli.stages.search.server_guard import AccessRules, Guard
 
 MOST_BYTES, MOST_LETTERS = 64 << 10, 2000
-"""Limits of a request's body and of a correction."""
+"""Maximum bytes of a request's body, and characters of a correction."""
 SIDE, KEPT = 800, 128
 """Longest side of a shown picture in pixels, and how many are kept in memory."""
 

@@ -119,7 +119,7 @@ def open_review(inputs: Inputs, options: ReviewOptions) -> Iterator[Review]:
 
     Raises:
         ArtifactError: If there is no diagnosis, or it has no translations to review.
-        UsageError: If the file is of another kind or has no fitting verdicts, or language or reviewer are not valid.
+        UsageError: If an option is invalid; or the file is no log, judges only other pairs, or has none for `second`.
         LockedError: If another process has the file open.
     """
     reviewer = reviewer_name(options.reviewer)

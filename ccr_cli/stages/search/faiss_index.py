@@ -100,7 +100,7 @@ def untrained(kind: str, count: int, dim: int) -> Any:
 
 
 def estimated_bytes(index: Any, count: int) -> int:
-    """Estimates the memory that `count` entries take in an index, without exact vectors, which stay on disk."""
+    """Estimates the bytes that `count` entries will take in an empty index; exact vectors beside it stay on disk."""
     own = faiss().downcast_index(index)
     code = int(getattr(own, "code_size", 0))
     books = 4 * int(own.d * own.pq.ksub) if hasattr(own, "pq") else 0
@@ -251,7 +251,7 @@ class Index:
         return [*(2**n for n in range((count - 1).bit_length())), count]
 
     def tune(self, query_QD: Tensor, rows_VD: Tensor, best_QK: Tensor, least: float) -> float:
-        """Sets the least effort and depth that reach a recall, or else the greatest; returns the recall reached."""
+        """Sets the least effort, and depth at it, that reach a recall, or else the greatest; returns the recall."""
         reached = 0.0
         for effort, depth in product(self.efforts(), (1,) if self.exact else DEPTHS):
             self.effort, self.depth = effort, depth

@@ -192,8 +192,8 @@ def cached(
     """Maps the vectors of a run from the workspace's cache, or makes them part by part, and caches them if possible.
 
     With the cache, at most one part is in memory; without it, all are. `about` holds everything else that the vectors
-    depend on, as JSON values; a file's name contains its hash, so that no file is ever stale. `.cache/search/RUN/` can
-    be deleted at any time and belongs to no artifact.
+    depend on, as JSON values; a file's name contains a hash of it all, so that no file is ever stale.
+    `.cache/search/RUN/` can be deleted at any time and belongs to no artifact.
     """
     folder = workspace.root / ".cache" / "search" / slug(trained.name)
     key = base.canonical_json({"run": trained.id, "ccr": ccr_cli.__version__, **about})
@@ -296,7 +296,7 @@ class Searcher:
         """Adds to results between texts and pictures the probability that they are right, or says why it cannot.
 
         It is fitted to validation items of the run's data set. Their source captions and translations (or, if captions
-        are searched, their pictures) query the entries that users search, plus their own item (or caption) if its item
+        are searched, their pictures) query the entries that users search, plus their own item (or caption) if the item
         is not among these. No caption of a test item is read.
         """
         about = {**self._about, "probability": [FITTED_QUERIES, FITTED_RESULTS, LEAST]}
@@ -378,7 +378,7 @@ class Searcher:
         return []
 
     def queries(self, item_ids: Iterable[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Yields the captions of items that the run can encode, after a description, by language in the run's order.
+        """Yields a description and the captions of items that the run can encode, by language in the run's order.
 
         In each language, human captions come before the translations that the run was trained on.
         """

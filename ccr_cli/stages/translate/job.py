@@ -249,7 +249,7 @@ class TranslationJob:
                     raise ArtifactError(f"{self._data.file('captions.parquet')}: {message}", hint=hint)
 
     def frame(self, engines: Engines, earlier: Mapping[str, Results], environment: dict[str, Any]) -> pd.DataFrame:
-        """Translates all captions, reusing `earlier` results of each step, and adds each engine to `environment`.
+        """Translates the captions, reusing each step's `earlier` results, and adds each step's engine to `environment`.
 
         Returns:
             A row per caption and direction; `status` is `ok` or the reason for the failure.

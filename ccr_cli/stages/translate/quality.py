@@ -29,7 +29,7 @@ class References:
     caption_set: str
     """Set of the references."""
     kind: Kind
-    """`translation`: each translates its own caption; `caption`: each describes the same item, independently of it."""
+    """`translation`: each translates its own caption; `caption`: of the same item, written without the caption."""
     of: Texts
     """References by `caption_id` of the translated caption."""
 

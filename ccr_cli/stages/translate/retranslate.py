@@ -20,7 +20,7 @@ from ccr_cli.stages.shared.judged_texts import forward_texts, judged, texts_of
 
 @dataclass(frozen=True)
 class Retranslation:
-    """The captions that get a new translation, and the translation that the others are kept from."""
+    """The captions that get a new translation, and the translation from which the others are kept."""
 
     original: base.Artifact
     captions: frozenset[str]
@@ -31,7 +31,7 @@ class Retranslation:
     engine_named: bool
     """Whether the command line names an engine; else a list that changes no text is an error."""
     evaluated: Sequence[str] = ()
-    """The splits of these captions, without training."""
+    """The splits of these captions other than training."""
     no_correction: str = "no corrections"
     """What the list lacks, if no caption is corrected."""
 
@@ -42,7 +42,7 @@ class Retranslation:
 
     @property
     def request(self) -> dict[str, Any]:
-        """The part of the original's request that this one shares, with an identification of the new translations."""
+        """The part of the original's request that this one shares, and which captions are translated anew."""
         shared = {key: self.original.request[key] for key in ("split", "back", "queries")}
         only: dict[str, Any] = {"sha256": self.sha256, "of": self.original.request}
         only |= {"corrected": len(self.corrections)} if self.corrections else {}
@@ -82,7 +82,7 @@ class Retranslation:
         return {caption + ending for caption in self.captions for ending in endings}
 
     def merge(self, new: pd.DataFrame, lang: str, home: str) -> pd.DataFrame:
-        """Replaces the original's rows of these captions by the new rows, in `lang` and in the source language."""
+        """Replaces the original's rows of these captions, in `lang` and in the source language, with the new rows."""
         before = translation.read(self.original)
         kept = before[~before["caption_id"].isin(self.ids(lang, home))].copy()
         kept.loc[kept["status"] != "ok", "status"] = f"not translated in {self.original.name}"

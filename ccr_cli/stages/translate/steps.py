@@ -241,7 +241,7 @@ class TranslationCache:
 
 
 def normal(text: str) -> str:
-    """Normalises a sentence to Unicode NFC, in which sentences are compared and sent."""
+    """Normalises a sentence to Unicode NFC, the form in which sentences are compared and sent."""
     return unicodedata.normalize("NFC", text)
 
 
