@@ -554,9 +554,9 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 
 
 def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the setting of the best mean.
+    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the softness of the best mean.
 
-    The best is that of the settings that are measured, once all of the softness are.
+    A softness is chosen once all values are measured. Other settings, which few methods have, are shown alone.
     """
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
@@ -574,11 +574,11 @@ def tuning_block(results: Results) -> str:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
-        if len(means) > 1 and {"default", *soft} <= means.keys():
-            chosen[label] = max(means, key=means.__getitem__)
+        if soft and {"default", *soft} <= means.keys():
+            chosen[label] = max(["default", *soft], key=means.__getitem__)
         others = [texts.get(name, MISSING) for name in kinds]
         lines.append([_code(label), others[0], softer or MISSING, *others[1:], chosen.get(label, MISSING)])
-    header = ["selecting half", "default", "softness", *kinds[1:], "best mean"]
+    header = ["selecting half", "default", "softness", *kinds[1:], "best softness"]
     return f"{markdown(header, lines)}\n\n{_tuned(results, chosen)}"
 
 
