@@ -561,7 +561,7 @@ def tuning_block(results: Results) -> str:
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
     kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
-    lines, chosen = [], dict[str, str]()
+    lines, chosen = [], dict[str, Cell]()
     for label in dict.fromkeys(label.rpartition(": ")[0] for label, _ in place):
         texts, means = dict[str, str](), dict[str, float]()
         tried = grid.settings(*grid.methods()[label])
@@ -574,34 +574,27 @@ def tuning_block(results: Results) -> str:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
+        best_name = MISSING
         if soft and {"default", *soft} <= means.keys():
-            chosen[label] = max(["default", *soft], key=means.__getitem__)
+            best_name = max(["default", *soft], key=means.__getitem__)
+            chosen[label] = replace(place[f"{label}: {best_name}", 0.4], by_epoch=False)
         others = [texts.get(name, MISSING) for name in kinds]
-        lines.append([_code(label), others[0], softer or MISSING, *others[1:], chosen.get(label, MISSING)])
+        lines.append([_code(label), others[0], softer or MISSING, *others[1:], best_name])
     header = ["selecting half", "default", "softness", *kinds[1:], "best softness"]
     return f"{markdown(header, lines)}\n\n{_tuned(results, chosen)}"
 
 
-def _tuned(results: Results, chosen: Mapping[str, str]) -> str:
+def _tuned(results: Results, chosen: Mapping[str, Cell]) -> str:
     """SumR of the reported half with the chosen settings, and above `infonce` of as many models with its own."""
     places = [Place(0.0), *(Place(0.4, target) for target in TARGETS)]
-
-    def cell(label: str) -> Cell:
-        method, options = grid.methods()[label]
-        return Cell(
-            label, method, tuple(sorted(dict([*options, *grid.settings(method, options)[chosen[label]]]).items()))
-        )
-
     lines = []
-    for label, setting in chosen.items():
-        tuned = cell(label)
-        base = BASELINE if tuned.models == 1 else TWICE
+    for label, cell in chosen.items():
+        base = chosen.get(BASELINE if cell.models == 1 else TWICE)
         above = [MISSING] * len(places)
-        if base in chosen and base != label:
-            above = [results.difference([place.of(tuned)], [place.of(cell(base))]) for place in places]
-        lines.append(
-            (tuned, [f"{_code(label)}: {setting}", *(results.sum_r(place.of(tuned)) for place in places), *above])
-        )
+        if base is not None and base != cell:
+            above = [results.difference([place.of(cell)], [place.of(base)]) for place in places]
+        name = f"{_code(label)}{cell.label.removeprefix(label)}"
+        lines.append((cell, [name, *(results.sum_r(place.of(cell)) for place in places), *above]))
     shares = [place.title(several=True) for place in places]
     return grouped(["reported half, as tuned", *shares, *(f"above `infonce`, {share}" for share in shares)], lines)
 
