@@ -200,6 +200,9 @@ LEVELS = {
     "trine, oracle": 8,
     TWICE: 4,
     f"{TWICE}, oracle": 4,
+    "gsc": 4,
+    "gsc, no judge": 2,
+    "gsc, oracle": 4,
 }
 
 
@@ -239,7 +242,8 @@ def test_the_main_table() -> None:
 
 
 def test_leads_are_shown_at_equal_cost_too() -> None:
-    lines = _lines(tables.contrasts_block(_measured(["infonce", "trine", TWICE])))
+    lines = _lines(tables.contrasts_block(_measured(["infonce", "trine", TWICE, "gsc"])))
+    assert "`gsc` above `infonce`" in lines and "`gsc` above no judge" not in lines, "recovery says it of the others"
     assert "`trine` above `infonce` (one model)" not in lines
     assert lines["`infonce` (S-T, two models) above `infonce` (one model)"][1] == "+200.0 [+200.0, +200.0] (3)"
     assert lines["`trine` above `infonce` (S-T, two models)"][1] == "+200.0 [+200.0, +200.0] (3)"
@@ -249,6 +253,13 @@ def test_leads_are_shown_at_equal_cost_too() -> None:
     assert without["`trine` above no judge"][1] == "+400.0 [+400.0, +400.0]", (
         "one seed: over items, and not called more"
     )
+
+
+def test_real_translations_of_one_engine_alone_are_not_repeated() -> None:
+    cells = [c for c in grid.real_part(["infonce", "gsc", "uml"]) if c.seed == 0]
+    rows = [row(c, 2) for c in cells if c.method != "gsc" or c.translations == grid.CHINESE[0]]
+    lines = _lines(tables.real_block(tables.Results(rows)))
+    assert "`uml` above `infonce`" in lines and "`gsc` above `infonce`" not in lines
 
 
 def test_the_number_of_models_is_that_of_the_method() -> None:
@@ -295,14 +306,14 @@ def test_every_method_is_tuned_with_one_budget() -> None:
     rows = [row(c, 2) | {"epochs": [1000 * value[c.name] + c.noise, 1.0], "SumR": 2000 * value[c.name]} for c in mine]
     lines = _lines(tables.tuning_block(tables.Results(rows)))
     softer = "temperature 0.05: 100.0/100.4; temperature 0.07: 140.0/140.4"
-    best = ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, "temperature 0.07"]
-    assert lines["`trine`"] == best, "learning rates are not chosen: few methods have them"
-    assert lines["`trine`: temperature 0.07"] == ["280.0", "280.0"]
-    for left_out, found in (("rates", "temperature 0.07"), ("temperature 0.05", None)):
+    best = ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, "learning rates x 2"]
+    assert lines["`trine`"] == best
+    assert lines["`trine`: learning rates x 2"] == ["400.0", "400.0"]
+    for left_out, found in (("no such", "learning rates x 2"), ("temperature 0.05", None), ("6 epochs", None)):
         some = [r for r, c in zip(rows, mine, strict=True) if left_out not in c.label]
         header, _, *_ = text = tables.tuning_block(tables.Results(some)).splitlines()
         shown = dict(zip(header.split("|"), next(line for line in text if "trine" in line).split("|"), strict=True))
-        assert shown.get("best softness") == found, "once all values are measured"
+        assert shown.get("best") == found, "once all settings are measured"
     rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
     assert not _lines(tables.tuning_block(tables.Results(rows))), "SumR of the reported half decides nothing"
 

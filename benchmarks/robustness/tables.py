@@ -235,16 +235,18 @@ def main_block(results: Results) -> str:
 
 
 def _bases(cell: Cell) -> list[Cell]:
-    """What a method is compared with: `infonce` of as many models, and itself without its judge."""
+    """`infonce` of as many models; for one of the best methods also itself without its judge."""
     label = BASELINE if cell.models == 1 or cell.label == TWICE else TWICE
     bases = [Cell(label, *grid.methods()[label])] if label != cell.label else []
-    if grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
+    if cell.label in grid.BEST and grid.judged(cell) and cell.method != BASELINE:  # `infonce` without a judge is there
         bases.append(replace(grid.judged_by(cell, "none"), label=grid.NO_JUDGE))
     return bases
 
 
-def _contrasts(results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]]) -> str:
-    """Differences in SumR, each a line, by column, which says where it is measured."""
+def _contrasts(
+    results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]], least: int = 1
+) -> str:
+    """Differences in SumR, by column, which says where it is measured; a line for each that `least` columns have."""
     lines: list[tuple[Cell, Line]] = []
     for cell in cells:
         for base in _bases(cell):
@@ -252,7 +254,8 @@ def _contrasts(results: Results, cells: Sequence[Cell], columns: Mapping[str, Ma
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
             models = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
             gains = [results.difference([one], [other]) for one, other in pairs]
-            lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
+            if sum(map(_measured, gains)) >= least:
+                lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
     return grouped(["SumR", *columns], lines)
 
 
@@ -437,11 +440,14 @@ def accurate_block(results: Results) -> str:
 
 
 def real_block(results: Results) -> str:
-    """No synthetic noise: SumR above what a method is held against, by engine and by number of round trips."""
+    """No synthetic noise: SumR above what a method is held against, by engine and by number of round trips.
+
+    What is measured with one engine alone stands in the block of contrasts, as 0 %.
+    """
     measured = {cell.label for cell in grid.real_part()}
     cells = [cell for cell in (*_competitors(), grid.BY_TRANSLATION) if cell.label in measured]
     columns = {NAMES[engine]: {"translations": engine} for engine in (*CHINESE, *FRENCH)}
-    return _contrasts(results, cells, columns)
+    return _contrasts(results, cells, columns, least=2)
 
 
 def real_sums_block(results: Results) -> str:
@@ -554,9 +560,9 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
 
 
 def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the softness of the best mean.
+    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the setting of the best mean.
 
-    A softness is chosen once all values are measured. Other settings, which few methods have, are shown alone.
+    A method's setting is chosen once all of its settings are measured.
     """
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
@@ -575,12 +581,12 @@ def tuning_block(results: Results) -> str:
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
         best_name = MISSING
-        if soft and {"default", *soft} <= means.keys():
-            best_name = max(["default", *soft], key=means.__getitem__)
+        if tried.keys() <= means.keys():
+            best_name = max(means, key=means.__getitem__)
             chosen[label] = replace(place[f"{label}: {best_name}", 0.4], by_epoch=False)
         others = [texts.get(name, MISSING) for name in kinds]
         lines.append([_code(label), others[0], softer or MISSING, *others[1:], best_name])
-    header = ["selecting half", "default", "softness", *kinds[1:], "best softness"]
+    header = ["selecting half", "default", "softness", *kinds[1:], "best"]
     return f"{markdown(header, lines)}\n\n{_tuned(results, chosen)}"
 
 
