@@ -306,14 +306,15 @@ def test_every_method_is_tuned_with_one_budget() -> None:
     rows = [row(c, 2) | {"epochs": [1000 * value[c.name] + c.noise, 1.0], "SumR": 2000 * value[c.name]} for c in mine]
     lines = _lines(tables.tuning_block(tables.Results(rows)))
     softer = "temperature 0.05: 100.0/100.4; temperature 0.07: 140.0/140.4"
-    best = ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, "learning rates x 2"]
-    assert lines["`trine`"] == best
+    best = ["temperature 0.07", "learning rates x 2"]
+    assert lines["`trine`"] == ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, *best]
+    assert lines["`trine`: temperature 0.07"] == ["280.0", "280.0"]
     assert lines["`trine`: learning rates x 2"] == ["400.0", "400.0"]
-    for left_out, found in (("no such", "learning rates x 2"), ("temperature 0.05", None), ("6 epochs", None)):
+    for left_out, found in (("6 epochs", [best[0], None]), ("temperature 0.05", [None, None])):
         some = [r for r, c in zip(rows, mine, strict=True) if left_out not in c.label]
         header, _, *_ = text = tables.tuning_block(tables.Results(some)).splitlines()
         shown = dict(zip(header.split("|"), next(line for line in text if "trine" in line).split("|"), strict=True))
-        assert shown.get("best") == found, "once all settings are measured"
+        assert [shown.get(f"best {what}") for what in ("softness", "setting")] == found, "once all are measured"
     rows = [{k: v for k, v in each.items() if k != "epochs"} for each in rows]
     assert not _lines(tables.tuning_block(tables.Results(rows))), "SumR of the reported half decides nothing"
 

@@ -559,18 +559,21 @@ def _factorial(models: int, cross_lingual: bool, judge: str, target: str) -> Cel
     return grid.factorial_cell(models, cross_lingual, judge, noise=0.4, target=target)
 
 
-def tuning_block(results: Results) -> str:
-    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the setting of the best mean.
+BEST_SOFTNESS, BEST_SETTING = "best softness", "best setting"
 
-    A method's setting is chosen once all of its settings are measured.
+
+def tuning_block(results: Results) -> str:
+    """SumR of the selecting half at 0 and 40 % by setting, and of the reported half with the settings of the best mean.
+
+    Chosen are the best softness and the best of all settings, each once all that it is chosen from are measured.
     """
     place = {(cell.label, cell.noise): cell for cell in grid.tuning_part()}
     kinds = ["default", *(f"learning rates x {factor:g}" for factor in grid.LEARNING_RATES if factor != 1)]
     kinds += [f"{epochs} epochs" for epochs in grid.EPOCHS if epochs != 12]
-    lines, chosen = [], dict[str, Cell]()
+    lines, chosen = [], dict[str, dict[str, Cell]]({BEST_SOFTNESS: {}, BEST_SETTING: {}})
     for label in dict.fromkeys(label.rpartition(": ")[0] for label, _ in place):
         texts, means = dict[str, str](), dict[str, float]()
-        tried = grid.settings(*grid.methods()[label])
+        tried = list(grid.settings(*grid.methods()[label]))
         for name in tried:
             rows = [results.find(place[f"{label}: {name}", noise]) for noise in (0.0, 0.4)]
             best = [max(row["epochs"]) for row in rows if row]
@@ -580,17 +583,19 @@ def tuning_block(results: Results) -> str:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
         softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
-        best_name = MISSING
-        if tried.keys() <= means.keys():
-            best_name = max(means, key=means.__getitem__)
-            chosen[label] = replace(place[f"{label}: {best_name}", 0.4], by_epoch=False)
+        preferred = []
+        for rule, names in ((BEST_SOFTNESS, ["default", *soft] if soft else []), (BEST_SETTING, tried)):
+            found = max(names, key=means.__getitem__) if names and set(names) <= means.keys() else MISSING
+            preferred.append(found)
+            if found != MISSING:
+                chosen[rule][label] = replace(place[f"{label}: {found}", 0.4], by_epoch=False)
         others = [texts.get(name, MISSING) for name in kinds]
-        lines.append([_code(label), others[0], softer or MISSING, *others[1:], best_name])
-    header = ["selecting half", "default", "softness", *kinds[1:], "best"]
-    return f"{markdown(header, lines)}\n\n{_tuned(results, chosen)}"
+        lines.append([_code(label), others[0], softer or MISSING, *others[1:], *preferred])
+    header = ["selecting half", "default", "softness", *kinds[1:], *chosen]
+    return "\n\n".join([markdown(header, lines), *(_tuned(results, rule, cells) for rule, cells in chosen.items())])
 
 
-def _tuned(results: Results, chosen: Mapping[str, Cell]) -> str:
+def _tuned(results: Results, rule: str, chosen: Mapping[str, Cell]) -> str:
     """SumR of the reported half with the chosen settings, and above `infonce` of as many models with its own."""
     places = [Place(0.0), *(Place(0.4, target) for target in TARGETS)]
     lines = []
@@ -602,7 +607,7 @@ def _tuned(results: Results, chosen: Mapping[str, Cell]) -> str:
         name = f"{_code(label)}{cell.label.removeprefix(label)}"
         lines.append((cell, [name, *(results.sum_r(place.of(cell)) for place in places), *above]))
     shares = [place.title(several=True) for place in places]
-    return grouped(["reported half, as tuned", *shares, *(f"above `infonce`, {share}" for share in shares)], lines)
+    return grouped([f"reported half, {rule}", *shares, *(f"above `infonce`, {share}" for share in shares)], lines)
 
 
 def about_block(results: Results) -> str:
