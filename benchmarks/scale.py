@@ -10,7 +10,7 @@ largest resident memory, including files that it maps, `own_mib` (Linux) without
 CPU seconds hardly depend on what else runs on the machine; wall-clock seconds do.
 
     python benchmarks/scale.py FOLDER --sizes 10000 100000      # measures what is not in the results yet
-    python benchmarks/scale.py FOLDER --list                    # the table of docs/scale.md
+    python benchmarks/scale.py FOLDER --table                   # writes the table into docs/scale.md
     python benchmarks/scale.py FOLDER --figure docs/images/scale.svg
     python benchmarks/scale.py WORKSPACE --error RUN --reach 1024 16384     # nearby rivals against exact ones
 """
@@ -24,12 +24,16 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 CAPTIONS, DIM, HELD_OUT = 5, 512, 500
 PROGRAM = "import sys; from ccr_cli.cli import main; sys.exit(main())"
-RESULTS = Path(__file__).resolve().parent / "results" / "scale"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
+MEASURED = Path(__file__).resolve().parent / "results" / "scale"
+GB = 1e9 / 2**20
+"""MiB in 10^9 bytes."""
 STAGES = {
     "generate": "",
     "import": "data import {file} --name synthetic",
@@ -111,7 +115,7 @@ def measure(folder: Path, items: int, stages: list[str], path: Path) -> None:
     done = {(row["items"], row["stage"]) for row in rows(path)}
     workspace = folder / str(items)
     workspace.mkdir(parents=True, exist_ok=True)
-    code = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True, cwd=RESULTS.parent).strip()
+    code = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True, cwd=MEASURED.parent).strip()
     for stage in stages:
         if (items, stage) in done:
             continue
@@ -127,20 +131,28 @@ def measure(folder: Path, items: int, stages: list[str], path: Path) -> None:
             handle.write(json.dumps(row) + "\n")
 
 
-def table(measured: list[dict[str, Any]]) -> str:
-    """CPU seconds and peak memory of each stage by number of items, as Markdown."""
+def block(measured: list[dict[str, Any]]) -> str:
+    """The table of the page: CPU ms per item; peak GB, which a line extrapolates to ten times the items."""
     found = {(row["stage"], row["items"]): row for row in measured}
     sizes = sorted({items for _, items in found})
-    lines = ["|stage|" + "|".join(f"{size:,} items" for size in sizes) + "|", "|---" * (len(sizes) + 1) + "|"]
+    titles = [*(f"{size:,} items" for size in sizes), f"{10 * sizes[-1]:,}: memory"]
+    lines = [f"|stage|{'|'.join(titles)}|", "|---" * (len(titles) + 1) + "|"]
     for stage in list(STAGES)[1:]:
-        cells = [found.get((stage, size)) for size in sizes]
-        shown = [f"{row['cpu_seconds']:.0f} s, {row['peak_mib'] / 1024:.1f} GB" if row else "-" for row in cells]
-        lines.append(f"|`{stage}`|{'|'.join(shown)}|")
+        of_stage = [found[stage, size] for size in sizes]
+        cells = [f"{ms_per_item(row):.2f}; {row['peak_mib'] / GB:.1f}" for row in of_stage]
+        (x, y), (last_x, last_y) = ((row["items"], row["peak_mib"] / GB) for row in of_stage[-2:])
+        cells.append(f"{last_y + (10 * last_x - last_x) * (last_y - y) / (last_x - x):.0f}")
+        lines.append(f"|`{stage}`|{'|'.join(cells)}|")
     return "\n".join(lines)
 
 
+def ms_per_item(row: dict[str, Any]) -> float:
+    """CPU milliseconds per item."""
+    return float(row["cpu_seconds"] / row["items"] * 1000)
+
+
 def figure(measured: list[dict[str, Any]]) -> str:
-    """CPU time and memory of each stage against the number of items, both axes logarithmic; as SVG."""
+    """CPU time per item and peak memory of each stage by the number of items, all axes logarithmic; as SVG."""
     from ccr_cli.report.figures.canvas import drawing, new_figure, to_svg
 
     colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08")
@@ -148,18 +160,18 @@ def figure(measured: list[dict[str, Any]]) -> str:
     with drawing():
         drawn = new_figure(11, 4.4)
         axes = drawn.subplots(1, 2)
-        seconds = ("cpu_seconds", "CPU seconds", 1, (1, 3, 10, 30, 100, 300, 1000, 3000))
-        memory = ("peak_mib", "peak memory (GB)", 1024, (0.25, 0.5, 1, 2, 4, 8, 16))
-        for ax, (name, what, unit, ticks) in zip(axes, (seconds, memory), strict=True):
+        panels: tuple[tuple[Callable[[dict[str, Any]], float], str, tuple[float, ...]], ...] = (
+            (ms_per_item, "CPU milliseconds per item", (0.05, 0.1, 0.2, 0.5, 1, 2, 5)),
+            (lambda row: row["peak_mib"] / GB, "peak memory (GB)", (0.25, 0.5, 1, 2, 4, 8, 16)),
+        )
+        for ax, (value, what, ticks) in zip(axes, panels, strict=True):
             for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):
-                line = sorted((row["items"], row[name] / unit) for row in measured if row["stage"] == stage)
+                line = sorted((row["items"], value(row)) for row in measured if row["stage"] == stage)
                 ax.plot(*zip(*line, strict=True), color=color, marker=marker, label=stage)
             ax.set(xscale="log", yscale="log", xlabel="items, five captions each", title=what)
             ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
             ax.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
             ax.minorticks_off()
-        first = next(row["cpu_seconds"] for row in measured if (row["items"], row["stage"]) == (sizes[0], "index"))
-        axes[0].plot(sizes, [first * size / sizes[0] for size in sizes], "--", color="#888888", label="linear")
         drawn.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
         return to_svg(drawn)
 
@@ -206,8 +218,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    parser.add_argument("--out", type=Path, default=RESULTS / "stages.jsonl")
-    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--out", type=Path, default=MEASURED / "stages.jsonl")
+    parser.add_argument("--table", action="store_true")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--error", metavar="RUN", help="a run of the workspace FOLDER")
     parser.add_argument("--reach", type=int, nargs="+", default=[16_384])
@@ -216,10 +228,12 @@ def main() -> None:
     if options.generate:
         generate(options.folder, options.generate)
     elif options.error:
-        kept = rows(RESULTS / "rivals.jsonl") + error(options.folder, options.error, options.reach)
-        (RESULTS / "rivals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
-    elif options.list:
-        print(table(rows(options.out)))
+        kept = rows(MEASURED / "rivals.jsonl") + error(options.folder, options.error, options.reach)
+        (MEASURED / "rivals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+    elif options.table:
+        from robustness.tables import fill
+
+        PAGE.write_text(fill(PAGE.read_text("utf-8"), {"scale": block(rows(options.out))}), encoding="utf-8")
     elif options.figure:
         options.figure.write_text(figure(rows(options.out)), encoding="utf-8")
     else:

@@ -28,6 +28,7 @@ import parallel_text
 import real_errors
 import real_noise
 import repair_loop
+import scale
 import search_at_size
 import several_translations
 from robustness import code, figure, grid, runs, tables
@@ -568,6 +569,11 @@ def test_the_pages_have_the_tables_of_the_rows() -> None:
         text = f"<!-- begin {name} -->\n{make(results)}\n<!-- end {name} -->"
         assert sum(text in page for page in texts) == 1, f"{name}: python benchmarks/noise_robustness.py --tables"
     assert len(texts[0].splitlines()) <= 250, "what is longer belongs into the appendix"
+
+
+def test_the_page_of_scale_has_the_table_of_the_rows() -> None:
+    table = scale.block(scale.rows(scale.MEASURED / "stages.jsonl"))
+    assert f"<!-- begin scale -->\n{table}\n<!-- end scale -->" in scale.PAGE.read_text("utf-8"), "scale.py --table"
 
 
 def test_the_measurements_on_a_gpu_resume(tmp_path: Path) -> None:
