@@ -7,6 +7,7 @@
 # RESULTS (benchmarks/results/gpu)  folder of the figures; a piece whose file is there is not measured again
 # MINUTES (9)                       after which no piece runs
 # PYTHON                            .venv/bin/python of the checkout, else python
+# Training by two processes needs two GPUs, or DEVICE=cpu; on one GPU these pieces are skipped.
 # Exit code 3: pieces are left, or some failed; a failed piece leaves NAME.log and is tried again.
 set -uo pipefail
 
@@ -30,7 +31,7 @@ else
   large=(--large 2000 --queries 100 --sizes --items 50 --rounds 1) sentences=(--captions 4 --loop-captions 2 --repeats 1)
 fi
 
-left=()
+left=() skipped=""
 # piece NAME COMMAND...: measures it unless that is done; the word FILE stands for its file of results.
 piece() {
   local name="$1" file="$results/$1.json" words=()
@@ -73,6 +74,14 @@ for dtype in float32 bfloat16; do
   piece "train-$dtype-compiled" "$python" benchmarks/train_step.py --device "$device" --dtype "$dtype" "${step[@]}" \
     --variants ours encoder --compile --out FILE
 done
+if [ "$device" = cpu ] || "$python" -c 'import sys, torch; sys.exit(torch.cuda.device_count() < 2)'; then
+  for dtype in float32 bfloat16; do
+    piece "train-$dtype-2-processes" "$python" -m torch.distributed.run --standalone --nproc-per-node 2 \
+      benchmarks/train_step.py --device "$device" --dtype "$dtype" "${step[@]}" --variants ours shared --out FILE
+  done
+else
+  skipped=", except those of training by two processes: they need two GPUs"
+fi
 for subject in vision clip i3d video; do
   for dtype in float32 bfloat16; do
     piece "extract-$subject-$dtype" "$python" benchmarks/extract.py --device "$device" --dtype "$dtype" \
@@ -86,4 +95,4 @@ if [ ${#left[@]} -gt 0 ]; then
   echo "left: ${left[*]}; the same command resumes" >&2
   exit 3
 fi
-echo "all figures are in $results" >&2
+echo "all figures are in $results$skipped" >&2

@@ -9,6 +9,8 @@ and back-translations):
   to its longest text (`--pad-to`: to a fixed length) and passes the encoder separately; Adam.
 - `encoder`: forward and backward of the encoder on the same texts, without padding, and nothing else: the floor.
 - `groups`: the same in groups of texts of equal length, one call each, which need no padding either.
+- `shared`: the step of `ours` by all processes of `torchrun`: each embeds its share of the batch, as in `ccr train`.
+  All other variants run in the first process alone, on the whole batch, while the others wait.
 
 The model is a BERT of `--layers` and `--hidden` with random weights, by default of multilingual BERT's size: only its
 speed means anything. Captions are bundled ones, or lines of files (`--captions EN DE`, parallel; back-translations are
@@ -19,6 +21,7 @@ peak of the process above its level before the step.
 
     python benchmarks/train_step.py --captions train.en train.de --out benchmarks/results/train_step.json
     python benchmarks/train_step.py --device cuda --dtype bfloat16 --rounds 10
+    torchrun --nproc-per-node 2 benchmarks/train_step.py --device cuda --variants ours shared
 """
 
 from __future__ import annotations
@@ -48,13 +51,16 @@ from transformers.models.bert.tokenization_bert_legacy import BertTokenizerLegac
 from ccr_cli.data.frames import Frames
 from ccr_cli.data.tokens import HFTokenizer, Tokens
 from ccr_cli.losses.contrastive import infonce
+from ccr_cli.losses.precision import no_autocast
 from ccr_cli.methods import infonce as method_module
-from ccr_cli.methods.base import Method
+from ccr_cli.methods.base import Batch, Belief
 from ccr_cli.nets import text_transformer
 from ccr_cli.nets.text import TransformerTextEncoder
+from ccr_cli.stages.shared.sharding import own_device
+from ccr_cli.stages.train.processes import ALONE, ProcessRank, together
 from ccr_cli.stages.train.step import parameter_groups
 
-VARIANTS = ("ours", "plain", "encoder", "groups")
+VARIANTS = ("ours", "plain", "encoder", "groups", "shared")
 BUNDLED = Path(__file__).resolve().parents[1] / "data_manifests" / "noto-emoji" / "captions.tsv"
 FEATURE = 512
 OVERHEAD = text_transformer.OVERHEAD_CPU
@@ -88,12 +94,33 @@ def make_tokenizer(texts: list[str], folder: Path, pieces: int) -> BertTokenizer
     return slow
 
 
+class ThreeTexts(method_module.Method):
+    """InfoNCE of pictures with captions, translations and back-translations."""
+
+    def losses(self, batch: Batch) -> dict[str, Tensor]:
+        """Returns the loss on the whole batch, of which each process embeds its share."""
+        assert batch.back is not None
+        visual_bD = self.embed_visual(batch.visual).float()
+        text_3bD = self.embed_text(batch.source.join(batch.target).join(batch.back)).float()
+        visual_BD, text_3BD = batch.whole(visual_bD), batch.whole_texts(text_3bD, 3)
+        with no_autocast(visual_BD):
+            return {"infonce": total_loss(visual_BD, torch.split(text_3BD, len(visual_BD)))}
+
+
+def total_loss(visual_BD: Tensor, sides: tuple[Tensor, ...]) -> Tensor:
+    """The loss, the same for all."""
+    return torch.stack([infonce(visual_BD @ side_BD.float().T, 0.07) for side_BD in sides]).sum()
+
+
 class Job:
     """The variants, on one model."""
 
-    def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
+    def __init__(self, arguments: argparse.Namespace, folder: Path, ranks: ProcessRank = ALONE) -> None:
         a = self.arguments = arguments
-        self.device = torch.device(a.device)
+        self.ranks = ranks
+        self.device = torch.device(own_device(a.device))
+        if self.device.type == "cuda":
+            torch.cuda.set_device(self.device)
         self.dtype = getattr(torch, a.dtype)
         self.sides = read_captions(a.captions)
         self.slow = make_tokenizer([text for side in self.sides for text in side], folder, a.pieces)
@@ -108,7 +135,8 @@ class Job:
         bert = BertConfig(**size, num_hidden_layers=a.layers, num_attention_heads=max(1, a.hidden // 64))
         encoder = TransformerTextEncoder(BertModel(bert))
         config = method_module.Config(text_encoder="bert", batch_size=a.batch)
-        self.method: Method = method_module.Method(config, FEATURE, encoder).to(self.device).train()
+        self.method = ThreeTexts(config, FEATURE, encoder).to(self.device).train()
+        self.losses = ranks.wrap(self.method)
         self.encoder = encoder
         dense, _ = parameter_groups(self.method, config)
         self.ours_optimizer = torch.optim.AdamW(dense, fused=True)
@@ -128,8 +156,8 @@ class Job:
         return source.join(target).join(back)
 
     def move(self, optimizer: torch.optim.Optimizer, visual_BD: Tensor, sides: tuple[Tensor, ...]) -> None:
-        """The loss and the step, the same for all."""
-        loss = torch.stack([infonce(visual_BD @ side_BD.float().T, 0.07) for side_BD in sides]).sum()
+        """The loss and the step."""
+        loss = total_loss(visual_BD, sides)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -188,8 +216,25 @@ class Job:
             out_BD = self.encoder(texts)
         out_BD.float().square().mean().backward()
 
-    def timed(self, variant: str, size: int | None = None) -> dict[str, float]:
-        """Runs a variant on the batch that was drawn."""
+    def shared(self) -> None:
+        """A step of all processes."""
+        row_b = self.ranks.part_of(self.rows)
+        source, target, back = (table.select(row_b).to(self.device) for table in self.tables)
+        visual = self.resident_VD[row_b.to(self.device, non_blocking=True)]
+        frames = Frames(visual, torch.arange(len(visual) + 1, device=self.device))
+        ones = torch.ones(len(self.rows), device=self.device)
+        batch = Batch(frames, source, target, self.rows, Belief(ones, ones, ones), back=back, gather=self.ranks.gather)
+        with self.autocast():
+            loss = self.losses(batch)["infonce"]
+        self.ours_optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.ours_optimizer.step()
+
+    def timed(self, variant: str) -> dict[str, float]:
+        """Runs a variant on the batch that was drawn; empty in a process that has no part in it."""
+        self.ranks.agree(None, due=False)  # waits for the other processes
+        if variant != "shared" and not self.ranks.first:
+            return {}
         self.encoder.packs = variant != "groups"
         text_transformer.OVERHEAD_CPU = text_transformer.OVERHEAD_CUDA = 0  # so that no two lengths share a group
         run: Callable[[], None]
@@ -270,8 +315,11 @@ def summarise(rounds: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
         ):
             if {over, under} <= rounds[0].keys():
                 figures[name + suffix] = spread([r[over][key] / r[under][key] for r in rounds])
+    if {"ours", "shared"} <= rounds[0].keys():
+        figures["times_one_process"] = spread([r["ours"]["seconds"] / r["shared"]["seconds"] for r in rounds])
     for variant, measured in rounds[0].items():
         figures[variant] = {key: spread([r[variant][key] for r in rounds], 2) for key in measured if key != "tokens"}
+        figures[variant]["steps_a_second"] = spread([1 / r[variant]["seconds"] for r in rounds], 3)
         figures[variant]["tokens_a_second"] = spread([r[variant]["tokens"] / r[variant]["seconds"] for r in rounds], 1)
     return figures
 
@@ -280,7 +328,7 @@ def main() -> None:
     """Prints the figures, and writes them with --out."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--captions", nargs="+", type=Path, default=[], help="files of captions, a line each")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS[:-1]))
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--vocabulary", type=int, default=119547)
@@ -294,8 +342,8 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="our encoder by torch.compile")
     parser.add_argument("--out", type=Path, help="file for the figures")
     a = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        job = Job(a, Path(folder))
+    with tempfile.TemporaryDirectory() as folder, together() as ranks:
+        job = Job(a, Path(folder), ranks)
         if a.compile:
             job.encoder.compile()
         for variant in a.variants:  # what is done once: states of the optimisers, imports, kernels
@@ -308,7 +356,8 @@ def main() -> None:
             turn = [*a.variants][number % len(a.variants) :] + [*a.variants][: number % len(a.variants)]
             timed = {variant: job.timed(variant) for variant in turn}
             rounds.append({variant: timed[variant] for variant in a.variants})
-            print(json.dumps(rounds[-1]), file=sys.stderr, flush=True)
+            if ranks.first:
+                print(json.dumps(rounds[-1]), file=sys.stderr, flush=True)
         about = {
             "model": f"BERT, {a.layers} layers of {a.hidden}, vocabulary {a.vocabulary}, random weights",
             "batch": f"{a.batch} triplets: three texts each",
@@ -317,12 +366,15 @@ def main() -> None:
             "pad_to": a.pad_to or "the longest text of a side",
             "device": torch.cuda.get_device_name() if a.device == "cuda" else platform.machine(),
             "threads": torch.get_num_threads(),
+            "processes": ranks.size,
             "processors": len(os.sched_getaffinity(0)),
             "dtype": a.dtype,
             "compile": a.compile,
             "rounds": a.rounds,
             "torch": torch.__version__,
         }
+    if not ranks.first:
+        return
     text = json.dumps({**about, "found": summarise(rounds)}, indent=1) + "\n"
     print(text, end="")
     if a.out:

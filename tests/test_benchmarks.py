@@ -584,4 +584,15 @@ def test_the_measurements_on_a_gpu_resume(tmp_path: Path) -> None:
     for name in done.stderr.removeprefix("left: ").partition(";")[0].split():
         (tmp_path / f"{name}.json").write_text("{}", encoding="utf-8")
     done = subprocess.run(["bash", script], env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and str(tmp_path) in done.stderr
+    assert done.returncode == 0 and done.stderr == f"all figures are in {tmp_path}\n"
+    shared = {tmp_path / f"train-{dtype}-2-processes.json" for dtype in ("float32", "bfloat16")}
+    assert shared <= set(tmp_path.iterdir())
+    for file in shared:
+        file.unlink()
+    one_gpu = tmp_path / "python"
+    one_gpu.write_text("#!/bin/sh\ncase $2 in *device_count*) exit 1 ;; esac\n", encoding="utf-8")
+    one_gpu.chmod(0o755)
+    env |= {"DEVICE": "cuda", "PYTHON": str(one_gpu)}
+    done = subprocess.run(["bash", script], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "two processes: they need two GPUs" in done.stderr
+    assert not shared & set(tmp_path.iterdir()), "what was not measured has no file"

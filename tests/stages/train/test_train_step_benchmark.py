@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import toy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "benchmarks"))
 
@@ -39,6 +41,33 @@ def test_both_loops_take_the_same_step(job: train_step.Job, monkeypatch: pytest.
     assert len(found["ours"]) == 4
     for one, two in zip(found["ours"], found["plain"], strict=True):
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_a_shared_step_has_the_gradient_of_ours(job: train_step.Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    job.draw()
+    found: dict[str, list[torch.Tensor]] = {}
+    weights = [weight for group in job.ours_optimizer.param_groups for weight in group["params"]]
+    for variant in ("ours", "shared"):
+        grads = found.setdefault(variant, [])
+        monkeypatch.setattr(
+            job.ours_optimizer, "step", lambda grads=grads: grads.extend(w.grad.clone() for w in weights)
+        )
+        getattr(job, variant)()
+    assert len(found["ours"]) == len(found["shared"]) > 20
+    for one, two in zip(found["ours"], found["shared"], strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_two_processes_share_a_step(tmp_path: Path) -> None:
+    small = ("--layers", "1", "--hidden", "64", "--vocabulary", "3000", "--pieces", "900", "--batch", "7")
+    more = ("--rounds", "2", "--variants", "ours", "shared", "--out", str(tmp_path / "found.json"))
+    done = toy.torchrun(Path(train_step.__file__), tmp_path, *small, *more)
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told == json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    assert told["processes"] == 2 and told["found"]["times_one_process"]["min"] > 0
+    assert told["found"]["ours"].keys() == told["found"]["shared"].keys() >= {"steps_a_second"}
 
 
 @pytest.mark.slow
