@@ -31,7 +31,7 @@ from typing import Any
 CAPTIONS, DIM, HELD_OUT = 5, 512, 500
 PROGRAM = "import sys; from ccr_cli.cli import main; sys.exit(main())"
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
-MEASURED = Path(__file__).resolve().parent / "results" / "scale"
+RESULTS = Path(__file__).resolve().parent / "results" / "scale"
 GB = 1e9 / 2**20
 """MiB in 10^9 bytes."""
 STAGES = {
@@ -115,7 +115,7 @@ def measure(folder: Path, items: int, stages: list[str], path: Path) -> None:
     done = {(row["items"], row["stage"]) for row in rows(path)}
     workspace = folder / str(items)
     workspace.mkdir(parents=True, exist_ok=True)
-    code = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True, cwd=MEASURED.parent).strip()
+    code = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True, cwd=RESULTS.parent).strip()
     for stage in stages:
         if (items, stage) in done:
             continue
@@ -141,7 +141,7 @@ def block(measured: list[dict[str, Any]]) -> str:
         of_stage = [found[stage, size] for size in sizes]
         cells = [f"{ms_per_item(row):.2f}; {row['peak_mib'] / GB:.1f}" for row in of_stage]
         (x, y), (last_x, last_y) = ((row["items"], row["peak_mib"] / GB) for row in of_stage[-2:])
-        cells.append(f"{last_y + (10 * last_x - last_x) * (last_y - y) / (last_x - x):.0f}")
+        cells.append(f"{last_y + 9 * last_x * (last_y - y) / (last_x - x):.0f}")
         lines.append(f"|`{stage}`|{'|'.join(cells)}|")
     return "\n".join(lines)
 
@@ -218,7 +218,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--stages", nargs="+", choices=STAGES, default=list(STAGES))
-    parser.add_argument("--out", type=Path, default=MEASURED / "stages.jsonl")
+    parser.add_argument("--out", type=Path, default=RESULTS / "stages.jsonl")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--error", metavar="RUN", help="a run of the workspace FOLDER")
@@ -228,8 +228,8 @@ def main() -> None:
     if options.generate:
         generate(options.folder, options.generate)
     elif options.error:
-        kept = rows(MEASURED / "rivals.jsonl") + error(options.folder, options.error, options.reach)
-        (MEASURED / "rivals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
+        kept = rows(RESULTS / "rivals.jsonl") + error(options.folder, options.error, options.reach)
+        (RESULTS / "rivals.jsonl").write_text("".join(json.dumps(row) + "\n" for row in kept))
     elif options.table:
         from robustness.tables import fill
 

@@ -157,7 +157,10 @@ class Job:
 
     def move(self, optimizer: torch.optim.Optimizer, visual_BD: Tensor, sides: tuple[Tensor, ...]) -> None:
         """The loss and the step."""
-        loss = total_loss(visual_BD, sides)
+        self.descend(optimizer, total_loss(visual_BD, sides))
+
+    def descend(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        """The backward pass and the step, the same for all."""
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -226,9 +229,7 @@ class Job:
         batch = Batch(frames, source, target, self.rows, Belief(ones, ones, ones), back=back, gather=self.ranks.gather)
         with self.autocast():
             loss = self.losses(batch)["infonce"]
-        self.ours_optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.ours_optimizer.step()
+        self.descend(self.ours_optimizer, loss)
 
     def timed(self, variant: str) -> dict[str, float]:
         """Runs a variant on the batch that was drawn; empty in a process that has no part in it."""

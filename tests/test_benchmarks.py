@@ -572,7 +572,7 @@ def test_the_pages_have_the_tables_of_the_rows() -> None:
 
 
 def test_the_page_of_scale_has_the_table_of_the_rows() -> None:
-    table = scale.block(scale.rows(scale.MEASURED / "stages.jsonl"))
+    table = scale.block(scale.rows(scale.RESULTS / "stages.jsonl"))
     assert f"<!-- begin scale -->\n{table}\n<!-- end scale -->" in scale.PAGE.read_text("utf-8"), "scale.py --table"
 
 

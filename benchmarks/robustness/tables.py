@@ -128,11 +128,14 @@ def _measured(text: str) -> bool:
     return text not in (NOTHING, MISSING)
 
 
-def grouped(header: Line, lines: Sequence[tuple[Cell, Line]]) -> str:
-    """A table in blocks of equal cost, each with a line that says how many models its methods train."""
+def grouped(header: Line, lines: Sequence[tuple[Cell, Line]], least: int = 1) -> str:
+    """A table in blocks of equal cost, each with a line that says how many models its methods train.
+
+    Lines with fewer than `least` measured values are left out.
+    """
     blocks: dict[str, list[Line]] = {}
     for cell, line in lines:
-        if any(map(_measured, line[1:])):
+        if sum(map(_measured, line[1:])) >= least:
             blocks.setdefault(cost(cell), []).append(line)
     out: list[Line] = []
     for name in sorted(blocks, key=COSTS.index):
@@ -246,7 +249,7 @@ def _bases(cell: Cell) -> list[Cell]:
 def _contrasts(
     results: Results, cells: Sequence[Cell], columns: Mapping[str, Mapping[str, Any]], least: int = 1
 ) -> str:
-    """Differences in SumR, by column, which says where it is measured; a line for each that `least` columns have."""
+    """Differences in SumR, each a line, by column, which says where it is measured."""
     lines: list[tuple[Cell, Line]] = []
     for cell in cells:
         for base in _bases(cell):
@@ -254,9 +257,8 @@ def _contrasts(
             name = base.label if base.label == grid.NO_JUDGE else _code(base.label)
             models = " (one model)" if base.label == BASELINE and cell.models > 1 else ""
             gains = [results.difference([one], [other]) for one, other in pairs]
-            if sum(map(_measured, gains)) >= least:
-                lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
-    return grouped(["SumR", *columns], lines)
+            lines.append((cell, [f"{_code(cell.label)} above {name}{models}", *gains]))
+    return grouped(["SumR", *columns], lines, least)
 
 
 def _competitors() -> list[Cell]:
