@@ -234,6 +234,26 @@ def near_part(labels: Sequence[str] | None = None) -> list[Cell]:
     return [_cell(*each, **NEAR) for each in _labels(labels)]
 
 
+OTHER_STYLES = (
+    ("image", "translation"),
+    ("image", "pair"),
+    ("mixed", "any"),
+    ("words", "translation"),
+    ("instance", "translation"),
+)
+"""Noise styles that only some methods are measured under, and their targets."""
+
+
+def styles_part(labels: Sequence[str] | None = None) -> list[Cell]:
+    """The best methods at 40 % of every other noise style."""
+    return [
+        _cell(*each, noise=0.4, style=style, target=target)
+        for style, target in OTHER_STYLES
+        for each in _labels(labels)
+        if each[0] in (*BEST, ORACLE)
+    ]
+
+
 def clean_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Two more seeds without noise."""
     return [_cell(*each, seed=seed) for seed in SEEDS[1:] for each in _labels(labels)]
@@ -274,16 +294,6 @@ def judges_part(labels: Sequence[str] | None = None) -> list[Cell]:
 
 def _forty(target: str) -> dict[str, Any]:
     return {"noise": 0.4, "target": target}
-
-
-def style_image_part(labels: Sequence[str] | None = None) -> list[Cell]:
-    """All captions of an item moved together."""
-    return [
-        _cell(*each, noise=noise, target=target, style="image")
-        for noise in RATIOS[1:]
-        for target in TARGETS
-        for each in _labels(labels)
-    ]
 
 
 def accurate_part(labels: Sequence[str] | None = None) -> list[Cell]:
@@ -457,7 +467,7 @@ def ablations_part(labels: Sequence[str] | None = None) -> list[Cell]:
 
 def matched_part(labels: Sequence[str] | None = None) -> list[Cell]:
     """Wherever a method runs, the same without its judge and with the oracle."""
-    parts = (main_part, near_part, clean_part, accurate_part, real_part, style_image_part)
+    parts = (main_part, near_part, clean_part, accurate_part, real_part, styles_part)
     cells = [cell for part in parts for cell in part(labels)]
     known = {cell.name for part in parts for cell in part(None)}
     against = {each.name: each for cell in cells for each in matched(cell) if each.name not in known}
@@ -561,7 +571,7 @@ PARTS: dict[str, Callable[[Sequence[str] | None], list[Cell]]] = {
     "seeds": seeds_part,
     "factorial": factorial_part,
     "judges": judges_part,
-    "style-image": style_image_part,
+    "styles": styles_part,
     "accurate": accurate_part,
     "real": real_part,
     "ablations": ablations_part,

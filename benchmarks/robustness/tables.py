@@ -429,10 +429,10 @@ def _brief(results: Results) -> Callable[[Cell], str]:
     return lambda cell: results.recovery(cell, intervals=False)
 
 
-def style_image_block(results: Results) -> str:
-    """As the main block, captions of an item moved together."""
-    places = {target: [Place(ratio, target) for ratio in RATIOS[1:]] for target in TARGETS}
-    return _by_target(results, grid.style_image_part(), places)
+def styles_block(results: Results) -> str:
+    """The best methods under the other noise styles."""
+    places = [Place(0.4, target, style) for style, target in grid.OTHER_STYLES]
+    return _grid(results, grid.styles_part(), places)
 
 
 def accurate_block(results: Results) -> str:
@@ -637,7 +637,7 @@ BLOCKS: dict[str, Callable[[Results], str]] = {
     "clean": clean_block,
     "detection": detection_block,
     "judges": judges_block,
-    "style-image": style_image_block,
+    "styles": styles_block,
     "real-sums": real_sums_block,
     "ablations": ablations_block,
     "uncertainty": uncertainty_block,
