@@ -19,7 +19,7 @@ EVIDENCE: dict[str, tuple[float, tuple[str, ...]]] = {
     "decl": (0.05, ("--set", "tau=0.05")),
     "disncl": (0.1, ("--set", "tau=0.05")),  # that of a softmax
 }
-
+TWO_MODELS = ("cream", "in2r", "ncr", "tcl", "trine")
 
 TRAINED = [name for name in registry.names("methods") if registry.load("methods", name).Method.TRAINED]
 
@@ -29,6 +29,7 @@ def test_from_training_to_diagnosis(name: str, workspace: Chain) -> None:
     tau, options = EVIDENCE.get(name, (0.1, ()))
     toy.teach(name, workspace.root)
     made = toy.ok("train", "--method", name, *TRAIN, *options, workspace=workspace.root).made
+    assert made.counts["models"] == (2 if name in TWO_MODELS else 1)
     evaluated = toy.ok("evaluate", made.path, *CPU, workspace=workspace.root).made
     assert {"es", "en"} <= {result["lang"] for result in evaluation.results(evaluated)}
     check_calibration(evaluated, stated=name == "trine")

@@ -18,14 +18,23 @@ NONE = diagnoses.diagnoses_frame([])
 
 
 def view(
-    *runs: tuple[str, float, float], encoders: dict[str, str] | None = None, mt: str = "apertium"
+    *runs: tuple[str, float, float],
+    encoders: dict[str, str] | None = None,
+    models: dict[str, int] | None = None,
+    mt: str = "apertium",
 ) -> comparable.View:
     """A view of runs: label, noise, SumR; two seeds each, the second with one SumR more."""
     rows, facts = [], {}
     for label, noise, total in runs:
         for seed in (0, 1):
             name = f"{label} {noise} {seed}"
-            facts[name] = comparable.RunFacts(name, label, "es", encoder=(encoders or {}).get(label, "e + ngram"))
+            facts[name] = comparable.RunFacts(
+                name,
+                label,
+                "es",
+                encoder=(encoders or {}).get(label, "e + ngram"),
+                models=(models or {}).get(label, 0),
+            )
             told: dict[str, Any] = {
                 "run": name,
                 "data": "toy-emoji",
@@ -40,8 +49,10 @@ def view(
     return found
 
 
-def say(*runs: tuple[str, float, float], encoders: dict[str, str] | None = None) -> Findings:
-    return findings(view(*runs, encoders=encoders), NONE)
+def say(
+    *runs: tuple[str, float, float], encoders: dict[str, str] | None = None, models: dict[str, int] | None = None
+) -> Findings:
+    return findings(view(*runs, encoders=encoders, models=models), NONE)
 
 
 REPAIRED = "infonce (pairs 1a2b3c)"
@@ -89,6 +100,25 @@ def test_other_encoders_are_said(encoders: dict[str, str], wanted: str) -> None:
     assert wanted in said.headline, said.headline
     others = "has other encoders" in wanted
     assert ("other encoders" in said.headline) == others == ("other encoders" in said.tiles[1].detail)
+
+
+@pytest.mark.parametrize(
+    ("models", "wanted"),
+    [
+        ({}, "above infonce, which ignores noise."),
+        ({"trine": 2}, "above infonce, which ignores noise."),
+        ({"infonce": 1, "trine": 1}, "above infonce, which ignores noise."),
+        ({"infonce": 1, "trine": 2}, "above infonce, which ignores noise and has 1 model, not 2."),
+    ],
+)
+def test_another_number_of_models_is_said(models: dict[str, int], wanted: str) -> None:
+    assert wanted in say(("infonce", 0.4, 100), ("trine", 0.4, 120), models=models).headline
+
+
+def test_other_encoders_and_models_are_one_sentence() -> None:
+    runs, encoders = [("infonce", 0.4, 100.0), ("trine", 0.4, 120.0)], {"trine": "e + LaBSE"}
+    said = say(*runs, encoders=encoders, models={"infonce": 1, "trine": 2})
+    assert "ignores noise and has other encoders (e + ngram, not e + LaBSE) and 1 model, not 2." in said.headline
 
 
 def test_a_view_of_repaired_runs_alone_is_not_the_main_one() -> None:

@@ -62,6 +62,8 @@ class RunFacts:
     """The judge of its training pairs."""
     trained: bool = True
     """Whether it was trained at all."""
+    models: int = 0
+    """Dual encoders that it trained; 0: not known."""
     changed: tuple[str, ...] = ()
     """Options other than the method's default that its label may lack, as `key=value`."""
 
@@ -169,7 +171,7 @@ def results_frame(
         zero_shot, signature (its text), signed (the signature, None if unreadable), queries, trained_lang (the language
         of the queries if the run was trained on it, otherwise all languages of the run), trained_on (the data set with
         its id, or `ITSELF`), translated (whether it was trained on translations), asked (the kind of the queries),
-        encoder, judge, noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
+        encoder, judge, models, noise_kind, key, figure (the headline), low and high (its interval) and `METRICS`.
     """
     rows, results = [], list(results)
     engines_of: dict[tuple[object, object], set[str]] = defaultdict(set)
@@ -203,6 +205,7 @@ def results_frame(
             "trained_on": trained_on or (fact.data or UNKNOWN if result.get("zero_shot") else ITSELF),
             "encoder": fact.encoder,
             "judge": fact.judge,
+            "models": fact.models,
             "SumR": result.get("SumR"),
             "mAP": evaluation.mean_ap(result),
             "figure": figure,

@@ -77,8 +77,11 @@ def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks |
     other_encoders = _encoders(rows, win.against) if win else []
     differ = bool(encoders and other_encoders) and encoders != other_encoders
     if win:
-        has = f" and has other encoders ({' or '.join(other_encoders)}, not {' or '.join(encoders)})" if differ else ""
-        headline += f", {_signed(win)}, which ignores noise{has}{_chance(win)}"
+        models, others = (_models(rows, label) for label in (method, win.against))
+        has = [f"other encoders ({' or '.join(other_encoders)}, not {' or '.join(encoders)})"] if differ else []
+        has += [f"{others} model{'s' * (others > 1)}, not {models}"] if models and others and models != others else []
+        apart = f" and has {listed(has)}" if has else ""
+        headline += f", {_signed(win)}, which ignores noise{apart}{_chance(win)}"
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
     more += [_near_chance(view.chance, method)] if view.chance is not None and _is_close(rows, method, view) else []
@@ -143,6 +146,12 @@ def _encoders(rows: pd.DataFrame, label: str) -> list[str]:
     if "encoder" not in rows:
         return []
     return sorted({str(encoder) for encoder in rows.loc[rows["label"] == label, "encoder"] if encoder})
+
+
+def _models(rows: pd.DataFrame, label: str) -> int:
+    """The dual encoders that a method trains; 0 if its runs do not say it, or differ."""
+    found = set(rows.loc[rows["label"] == label, "models"])
+    return int(found.pop()) if len(found) == 1 else 0
 
 
 def _group_words(rows: pd.DataFrame, labels: list[str], encoders: list[str], noun: str) -> str:

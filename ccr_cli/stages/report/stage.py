@@ -224,6 +224,7 @@ def _facts(
             encoder=_encoder(inputs, runs[run_id], config),
             judge=str(config["options"]["judge"]),
             trained=trained[run_id],
+            models=int(runs[run_id].counts.get("models", 0)),
             changed=_changed(config["options"], defaults.get(run_id) or {}, named[run_id][0]),
         )
         for run_id, config in configs.items()
@@ -276,7 +277,8 @@ def _ensemble_facts(artifact: base.Artifact, facts: Mapping[str, comparable.RunF
     langs = {fact.lang for fact in known}
     encoders = " & ".join(dict.fromkeys(fact.encoder for fact in known if fact.encoder))
     lang = known[0].lang if len(langs) == 1 else ""
-    return replace(known[0], run=str(result["run"]), label=label, lang=lang, encoder=encoders)
+    models = sum(fact.models for fact in known)
+    return replace(known[0], run=str(result["run"]), label=label, lang=lang, encoder=encoders, models=models)
 
 
 def _mended(inputs: Inputs, artifact: base.Artifact) -> str:

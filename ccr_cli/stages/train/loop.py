@@ -26,6 +26,7 @@ from ccr_cli.data.tokens import Tokens
 from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.methods._coteaching import CoTaught
 from ccr_cli.methods.base import Embedder, Method
+from ccr_cli.nets.dual import DualEncoder
 from ccr_cli.report.words.numbers import metric
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import BATCH, choose_device, embed_texts, embed_visuals
@@ -403,6 +404,7 @@ class Trainer:
                 "triplets": len(self.triplets),
                 "steps": self.engine.steps * state.epoch,
                 "parameters": sum(p.numel() for p in self.method.parameters()),
+                "models": sum(isinstance(part, DualEncoder) for part in self.method.modules()),
                 **({"stopped": 1} if collapse else {}),
             }
         )
