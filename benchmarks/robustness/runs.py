@@ -117,8 +117,9 @@ def perform(cell: Cell, collection: Collection, *, device: str = "cpu", keep: bo
 
 
 def _teacher(cell: Cell, collection: Collection, device: str) -> base.Artifact:
-    """A run on pictures and English alone, its epoch chosen by English queries; if pairs are switched, on these."""
-    cell = replace(cell, method="source-only", options=(), noise=cell.noise if cell.target == "pair" else 0.0)
+    """A run on pictures and English alone, with the mismatch of the student unless that moves translations alone."""
+    noise = 0.0 if cell.target == "translation" else cell.noise
+    cell = replace(cell, method="source-only", options=(), noise=noise)
     sources = replace(collection.sources(cell), translated=(), second=None)
     options = TrainingOptions(method="source-only", seed=cell.seed, device=device)
     with filelock.FileLock(collection.workspace.root / "claims" / f"{cell.name}.teacher.lock"):
