@@ -296,6 +296,16 @@ def test_the_factorial_has_what_was_measured_under_other_names() -> None:
     assert lines["the second model"] == lines["oracle instead of none"] == ["+200.0 [+200.0, +200.0] (5)"] * 2
 
 
+@pytest.mark.parametrize(("oracle", "ratio"), [(6, "0.50"), (2, "")])
+def test_the_table_of_judges_has_the_win_of_the_oracle_once(oracle: float, ratio: str) -> None:
+    cells = [c for c in grid.judges_part(["basic"]) if c.target == "pair"]
+    found = {"none": 2.0, "oracle": oracle}
+    rows = [row(c, found.get(c.config["judge"], 4.0)) for c in cells]
+    lines = _lines(tables.judges_block(tables.Results(rows)).split("recovery, judge")[-1])
+    assert lines["oracle above none"] == [f"{100 * (oracle - 2):+.1f}"]
+    assert lines.get("triangle", [""]) == [ratio], "no ratio where the oracle wins nothing"
+
+
 def test_every_method_is_tuned_with_one_budget() -> None:
     cells = grid.tuning_part()
     counted = pd.Series([cell.label.rpartition(": ")[0] for cell in cells]).value_counts()
@@ -306,7 +316,7 @@ def test_every_method_is_tuned_with_one_budget() -> None:
     value = {c.name: 100 * c.config["lr"] + (0.04 if c.config["temperature"] == 0.07 else 0) for c in mine}
     rows = [row(c, 2) | {"epochs": [1000 * value[c.name] + c.noise, 1.0], "SumR": 2000 * value[c.name]} for c in mine]
     lines = _lines(tables.tuning_block(tables.Results(rows)))
-    softer = "temperature 0.05: 100.0/100.4; temperature 0.07: 140.0/140.4"
+    softer = "temperature 0.05: 100.0/100.4; 0.07: 140.0/140.4"
     best = ["temperature 0.07", "learning rates x 2"]
     assert lines["`trine`"] == ["100.0/100.4", softer, "50.0/50.4", "200.0/200.4", *["100.0/100.4"] * 2, *best]
     assert lines["`trine`: temperature 0.07"] == ["280.0", "280.0"]

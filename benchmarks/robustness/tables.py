@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,11 @@ class Results:
         rows = [[each[seed] for seed in shared] for each in by_seed]
         return [np.array([runs.values(row["found"]) for row in each]) for each in rows], [*itertools.chain(*rows)]
 
-    def recovery(self, cell: Cell, against: Sequence[Cell] = (), *, intervals: bool = True) -> str:
+    def recovery(self, cell: Cell, against: Sequence[Cell] = (), *, brief: bool = False) -> str:
         """Matched recovery, or the gap where that is not clearly above 0; nothing for a method without a judge.
 
-        `against` are the same method without a judge and with the oracle, if they have names of their own.
+        `against` are the same method without a judge and with the oracle, if they have names of their own. A brief
+        text has neither interval nor gap.
         """
         if not grid.judged(cell):
             return NOTHING
@@ -79,8 +80,15 @@ class Results:
         if paired is None:
             return MISSING
         found = recovery(*paired[0])
-        each, form, gap = (found.ratio, ".2f", "") if found.ratio else (found.gap, "+.1f", "gap ")
-        return marked(gap + (interval(each, form) if intervals else format(each.value, form)), paired[1])
+        if brief:
+            return marked(f"{found.ratio.value:.2f}", paired[1]) if found.ratio else NOTHING
+        text = interval(found.ratio, ".2f") if found.ratio else f"gap {interval(found.gap, '+.1f')}"
+        return marked(text, paired[1])
+
+    def gap(self, cell: Cell) -> str:
+        """The mean SumR of a method with the oracle above that without a judge."""
+        paired = self.paired(*(grid.judged_by(cell, judge) for judge in ("oracle", "none")))
+        return MISSING if paired is None else marked(f"{difference(*paired[0]).value:+.1f}", paired[1])
 
     def difference(self, cells: Sequence[Cell], bases: Sequence[Cell]) -> str:
         """Mean SumR of some cells above that of others, with its interval."""
@@ -412,10 +420,17 @@ def judges_block(results: Results) -> str:
     for target in TARGETS:
         place = {(cell.method, cell.label.partition(" (")[2]): cell for cell in cells if cell.target == target}
         rows = list(dict.fromkeys(judge for name, judge in place if name != BASELINE))
-        for head, show in (("SumR, judge", results.sum_r), ("recovery, judge", _brief(results))):
+        gaps = [
+            "oracle above none",
+            *(results.gap(next(c for c in place.values() if c.method == name)) for name in names),
+        ]
+        for head, first, show in (
+            ("SumR, judge", [], results.sum_r),
+            ("recovery, judge", [gaps], partial(results.recovery, brief=True)),
+        ):
             shown = {each: show(cell) for each, cell in place.items()}
             lines = [[row.rstrip(")"), *(shown.get((name, row), NOTHING) for name in names)] for row in rows]
-            blocks.append(_titled(target, markdown([head, *heads], lines)))
+            blocks.append(_titled(target, markdown([head, *heads], [*first, *lines])))
         own = [
             [row.rstrip(")"), results.sum_r(c), *_detection(results, c)]
             for (n, row), c in place.items()
@@ -423,10 +438,6 @@ def judges_block(results: Results) -> str:
         ]
         blocks.append(markdown([f"`{BASELINE}`, judge", "SumR", *FOUND], own))
     return "\n\n".join(blocks)
-
-
-def _brief(results: Results) -> Callable[[Cell], str]:
-    return lambda cell: results.recovery(cell, intervals=False)
 
 
 def styles_block(results: Results) -> str:
@@ -584,7 +595,8 @@ def tuning_block(results: Results) -> str:
             if best:
                 texts[name] = "/".join(f"{max(row['epochs']):.1f}" if row else MISSING for row in rows)
         soft = [name for name in tried if name.startswith(tuple(grid.SOFTNESS))]
-        softer = "; ".join(f"{name}: {texts[name]}" for name in soft if name in texts)
+        softer = "; ".join(f"{name.rpartition(' ')[2]}: {texts[name]}" for name in soft if name in texts)
+        option = soft[0].rpartition(" ")[0] if softer else ""
         preferred = []
         for rule, names in ((BEST_SOFTNESS, ["default", *soft] if soft else []), (BEST_SETTING, tried)):
             found = max(names, key=means.__getitem__) if names and set(names) <= means.keys() else MISSING
@@ -592,7 +604,7 @@ def tuning_block(results: Results) -> str:
             if found != MISSING:
                 chosen[rule][label] = replace(place[f"{label}: {found}", 0.4], by_epoch=False)
         others = [texts.get(name, MISSING) for name in kinds]
-        lines.append([_code(label), others[0], softer or MISSING, *others[1:], *preferred])
+        lines.append([_code(label), others[0], f"{option} {softer}".strip() or MISSING, *others[1:], *preferred])
     header = ["selecting half", "default", "softness", *kinds[1:], *chosen]
     return "\n\n".join([markdown(header, lines), *(_tuned(results, rule, cells) for rule, cells in chosen.items())])
 
