@@ -7,8 +7,7 @@ one run can. AUROC and AURC of the method's own uncertainty, a softmax, the disa
     ccr train DATA TRANSLATIONS FEATURES --method infonce --noise 0.4 --noise-seed 0 --sweep seed=0,1,2
     python benchmarks/ensembles.py WORKSPACE --lang zh --out benchmarks/results/ensembles.json RUN [RUN ...]
 
-The collection is not part of this project. Evaluations are made by `ccr evaluate` and `ccr evaluate --ensemble`. The
-rows in the file are of an earlier form: those of several runs have three `draws`.
+The collection is not part of this project. Evaluations are made by `ccr evaluate` and `ccr evaluate --ensemble`.
 """
 
 from __future__ import annotations
