@@ -331,8 +331,7 @@ class TranslationJob:
         keys = pd.Series(list(zip(captions["caption_id"], captions["text"].str.strip(), strict=True)), captions.index)
         rows_of = dict(list((captions["text"].isin(held) | keys.isin(own)).groupby(captions["split"])))
         by_split = {name: (int(rows_of[name].sum()), len(rows_of[name])) for name in SPLITS if name in rows_of}
-        has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
-        lines = max(sum(1 for line in table.read_bytes().split(b"\n") if line.strip()) - has_header, 0)
+        lines = getattr(engines.of(step), "lines", 0)
         used = len({text.strip() for text in held}) + len(own & {*keys})
         splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in by_split.items())
         enough = 1 - self.options.max_failed
