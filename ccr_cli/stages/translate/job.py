@@ -112,6 +112,10 @@ class TranslationJob:
             refuse_unknown(split)
         if source.source_lang not in source.languages()[:1]:
             raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
+        if split is not None and not options.queries and self._captions(source.source_lang).empty:
+            others = set(self._captions(source.source_lang, all_splits=True)["split"])
+            message = f"{self._data.name} has no {source.source_lang} captions in {split}"
+            raise ArtifactError(message, hint=" or ".join(f"--split {name}" for name in SPLITS if name in others))
         self.again = retranslate.find(inputs, source, lang, options.only, options.engine) if options.only else None
         if self.again and (options.back or options.queries or options.rounds > 1 or split):
             message = "--only makes the same directions and splits as the translation that it starts from"

@@ -381,6 +381,14 @@ def test_a_table_for_another_split(asked: tuple[str, ...], hint: str, tmp_path: 
     assert toy.ok("translate", *options, "--split", "test", workspace=root).made.counts["forward"] == 24
 
 
+def test_a_split_without_source_captions(tmp_path: Path) -> None:
+    data = toy.ok("data", "import", "twemoji", workspace=tmp_path).made
+    for more in ((), ("--dry-run",)):
+        done = translated(tmp_path, data.path, "--engine", "recorded", "--split", "train", *more)
+        assert (done.code, done.out) == (4, "")
+        assert "twemoji has no en captions in train\n" in done.err and "try: --split test\n" in done.err
+
+
 def test_rows_of_a_spreadsheet_are_counted(tmp_path: Path) -> None:
     folder = toy.toy()
     root, table = imported(folder, tmp_path), tmp_path / "mine.xlsx"
