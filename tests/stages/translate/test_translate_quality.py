@@ -188,8 +188,8 @@ def test_a_caption_corrected_by_hand_has_no_round_trip(tmp_path: Path) -> None:
     failed = captions["caption_id"].isin(["red-circle-en1@es", "red-circle-en1@es@en", "blue-bar-en0@es@en"])
     captions.loc[failed, ["text", "status"]] = None, "failed"
     again, _ = assess(captions[captions["caption_id"] != "red-circle-en1@es@en"], source_of(artifact))
-    again = again.set_index("caption_id")["round_trip_chrf"]
-    assert again["red-circle-en1@es"] == again["blue-bar-en0@es"] == 0 and pd.isna(again["red-circle-en0@es"])
+    figures = again.set_index("caption_id")["round_trip_chrf"]
+    assert figures["red-circle-en1@es"] == figures["blue-bar-en0@es"] == 0 and pd.isna(figures["red-circle-en0@es"])
 
 
 @pytest.mark.slow
