@@ -55,10 +55,10 @@ def root(
 
 
 def main() -> None:
-    """Runs the program. A closed standard output or error is not an error; paths and data are UTF-8 everywhere."""
-    for name in ("stdout", "stderr"):
+    """Runs the program. A closed standard stream counts as empty; paths and data are UTF-8 everywhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # keeps paths that are not UTF-8

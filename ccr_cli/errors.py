@@ -145,9 +145,11 @@ def as_user_error(error: Exception) -> CcrError | None:
         where = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             return ResourceError(f"the disk is full{where}", hint="free some space; the same command continues")
-        if error.errno in (errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE):
+        if error.errno in (errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EFBIG):
             files = error.errno in (errno.EMFILE, errno.ENFILE)
             more = "allow more: ulimit -n 1024" if files else "check the disk, or another --workspace"
+            if error.errno == errno.EFBIG:
+                more = "allow larger files: ulimit -f unlimited; or another --workspace"
             return ResourceError(f"{error.strerror}{where}", hint=f"{more}; the same command continues")
         if error.errno in (errno.EACCES, errno.EPERM):
             hint = "another --workspace, or change its permissions"

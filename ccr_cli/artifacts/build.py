@@ -31,6 +31,7 @@ _MOVING = re.compile("-|latest|best:.*")
 _RUST = re.compile(r"\(os error (\d+)\)")
 """End of the errors of libraries in Rust, such as safetensors."""
 _DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _HOLDER = re.compile(r"pid=(\d+) host=(\S+)")
 _FIRST_NAMESPACE = 0xEFFFFFFC
 """Linux's number of the process namespace outside of containers."""
@@ -207,14 +208,14 @@ def recorded_as(words: Sequence[str]) -> Iterator[None]:
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Adds the folder to errors of a full or read-only disk that name no file, such as those of writes."""
+    """Adds the folder to errors of the disk that name no file, such as those of writes."""
     try:
         yield
     except Exception as error:
         rust, known = _RUST.search(str(error)), error
         if rust and not isinstance(error, OSError):
             known = OSError(int(rust[1]), os.strerror(int(rust[1])))
-        if isinstance(known, OSError) and known.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        if isinstance(known, OSError) and known.errno in _DISK:
             known.filename = known.filename or str(folder)
         if known is error:
             raise

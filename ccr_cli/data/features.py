@@ -52,7 +52,7 @@ KEYED = (".npz", ".safetensors", ".parquet", *HDF5)
 """Formats of one file that hold ids."""
 ID_COLUMNS = ("caption_id", "item_id", "id", "text")
 """Columns of a Parquet file that can hold the ids; the first one present is used."""
-LARGEST = float(np.finfo(STORED).max)
+LARGEST, SMALLEST = float(np.finfo(STORED).max), float(np.finfo(STORED).smallest_subnormal)
 LARGEST_ITEM, MOST_UNPACKED = 1 << 30, 200
 """The array of an item may have `LARGEST_ITEM` bytes, or `MOST_UNPACKED` times its compressed size."""
 Place = tuple[int, int]
@@ -441,16 +441,23 @@ def _rows(value: npt.NDArray[Any], what: str) -> npt.NDArray[Any]:
 
 
 def half_precision(item: str, rows_TD: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
-    """Returns the rows of an item in half precision; ArtifactError if a value is not finite or too large."""
+    """Returns the rows of an item in half precision; ArtifactError if they do not fit.
+
+    They do not if a value is not finite or too large, or if all values are so small that only zeros would be left.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         half_TD = np.ascontiguousarray(rows_TD, dtype=STORED)
     bits = half_TD.view("<u2") & 0x7FFF  # without the sign; numpy compares half precision itself ten times as slowly
-    if bits.max(initial=0) < 0x7C00:
+    hint = "scale all features by one factor, or each row to unit length"
+    if (top := bits.max(initial=0)) < 0x7C00:
+        if top == 0 and rows_TD.any():
+            most = float(np.abs(rows_TD).max())
+            problem = f"{item!r} holds at most {most:g}, but half precision starts at {SMALLEST:.1g}"
+            raise ArtifactError(f"{problem}: all would be zero", hint=hint)
         return half_TD
     bad = np.flatnonzero(~np.isfinite(rows_TD).all(axis=1))
     if len(bad):
         hint = "fix the features, or leave the item out: it is then recorded as missing"
         raise ArtifactError(f"row {bad[0] + 1} of {item!r} holds NaN or infinity", hint=hint)
     most = float(np.abs(rows_TD.astype(np.float64)).max())
-    hint = "scale all features by one factor, or each row to unit length"
     raise ArtifactError(f"{item!r} holds {most:g}, but half precision ends at {LARGEST:g}", hint=hint)

@@ -108,6 +108,8 @@ def read_svcl(path: Path) -> LabelledItems:
     used = 0
     for name in ("ind_train", "ind_test"):
         value = np.atleast_1d(_field(path, split, name))
+        if not value.size:
+            raise ArtifactError(f"{path}: {name} is empty", hint=_LAYOUT)
         whole = value.dtype.kind in "fiu" and (value == value.round()).all()
         if not whole or value.min() < 1 or value.max() > count:
             raise ArtifactError(f"{path}: {name} holds other numbers than those of items, 1 to {count}", hint=_LAYOUT)

@@ -74,8 +74,8 @@ class Translator:
     def __init__(self, source: str, target: str, config: Config, *, dataset_dir: Path | None, device: str) -> None:
         self.source, self.target = source, target
         self._table = self._choose(config, dataset_dir)
-        self._entries, self.by_caption = _read(self._table.path, dataset_dir, source)
-        """The keys of `by_caption` are pairs of caption id and source text."""
+        self._entries, self.by_caption, self.lines = _read(self._table.path, dataset_dir, source)
+        """The keys of `by_caption` are pairs of caption id and source text; `lines` is their number in the table."""
 
     def _choose(self, config: Config, dataset_dir: Path | None) -> _Table:
         if config.table:
@@ -165,14 +165,20 @@ def _tables(dataset_dir: Path | None) -> list[_Table]:
     return list(tables.values())
 
 
-def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption]:
-    """Reads a file of translations in any of the formats; returns those by source text and those of single captions."""
+def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption, int]:
+    """Reads a file of translations in any of the formats.
+
+    Returns:
+        Those by source text, those of single captions, and the number of lines.
+    """
     if path.name.lower().endswith(".caption.txt"):
         return _read_captions(path, dataset_dir, lang)
     entries: _Entries = {}
     by_caption: _ByCaption = {}
+    lines = 0
     readers = {".jsonl": _read_jsonl, ".csv": _read_table, ".xlsx": _read_table}
     for line, source, target, score, caption in readers.get(path.suffix.lower(), _read_tsv)(path):
+        lines += 1
         translation = Translation(_key(target), score)
         if caption:
             known = by_caption.setdefault((caption, _key(source)), translation if translation.text else _EMPTY)
@@ -181,7 +187,7 @@ def _read(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _B
         if (known.text or "") != translation.text:
             what = repr(caption or source)
             raise ArtifactError(f"{path}, line {line}: {what} has another translation in an earlier line")
-    return entries, by_caption
+    return entries, by_caption, lines
 
 
 _Lines = Iterator[tuple[int, str, str, float | None, str]]
@@ -228,7 +234,7 @@ def _read_jsonl(path: Path) -> _Lines:
             raise ArtifactError(f"{path}, line {number}: expected {form}") from None
 
 
-def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption]:
+def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_Entries, _ByCaption, int]:
     """Joins lines of ITEM#TAG#NUMBER with the data set's captions."""
     if dataset_dir is None or not (dataset_dir / "captions.parquet").is_file():
         raise UsageError(f"{path.name} names captions by item and number, which takes a data set")
@@ -244,7 +250,9 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_En
             message = f"{path.name} is ambiguous: {item} has two captions of number {k} in {lang}"
             raise ArtifactError(message, hint="a TSV with the columns source and target")
     found: dict[tuple[str, str], Translation] = {}
+    lines = 0
     for line in hashtag(path):
+        lines += 1
         k = line.k or 0
         made = Translation(text) if (text := _key(line.text)) else _EMPTY
         for source in sources.get((line.item, k)) or sources.get((stem(line.item), k), []):
@@ -252,7 +260,7 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_En
     if not found:
         raise ArtifactError(f"{path} has no line for a caption of this data set in {lang}")
     entries = {text: made for (_, text), made in reversed(found.items())}
-    return entries, {source: made for source, made in found.items() if entries[source[1]] != made}
+    return entries, {source: made for source, made in found.items() if entries[source[1]] != made}, lines
 
 
 def _key(text: str) -> str:

@@ -96,7 +96,11 @@ def test_a_crash_leaves_nothing_under_the_final_name_and_work_goes_on(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "x"), OSError(errno.EROFS, "x"), RuntimeError("I/O error: No space (os error 28)")]
+    "error",
+    [
+        *(OSError(number, "x") for number in (errno.ENOSPC, errno.EROFS, errno.EFBIG)),
+        RuntimeError("I/O error: No space (os error 28)"),
+    ],
 )
 def test_errors_of_a_disk_name_the_folder(error: Exception, tmp_path: Path) -> None:
     with pytest.raises(OSError) as raised, building(Workspace(tmp_path), "report", "a", {"x": 1}) as site:

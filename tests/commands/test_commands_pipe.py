@@ -82,6 +82,11 @@ def test_no_line_on_standard_input(stage: str, stdin: str, sources: Chain) -> No
     assert "standard input" in done.err
 
 
+def test_a_closed_standard_input_is_empty(sources: Chain) -> None:
+    done = toy.shell("ccr extract - <&-", sources.root)
+    assert (done.code, done.out) == (4, "") and "no artifact path on standard input" in done.err
+
+
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_path_without_a_record(stage: str, workspace: Chain) -> None:
     unfinished = workspace.root / "runs" / "a.partial"

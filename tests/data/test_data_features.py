@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ccr_cli.data import features
-from ccr_cli.data.features import FeatureTable, join
+from ccr_cli.data.features import FeatureTable, half_precision, join
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 
 IDS = ["-Ptf_2V_000122", "katze", "Straße 7", "狗"]
@@ -390,3 +390,14 @@ def test_a_map_is_not_read_before_it_is_asked_for(tmp_path: Path) -> None:
         handle.truncate(handle.tell() + (4 << 30))
     with features.opened(path, listed(tmp_path / "ids", IDS)) as opened:
         assert opened.rows(2).shape == (1, 1 << 28) and opened.rows(3)[0, -1] == 0
+
+
+def test_rows_that_would_all_become_zero_are_refused() -> None:
+    small = np.array([[0.0, -2e-8], [1e-9, 0.0]])
+    with pytest.raises(
+        ArtifactError, match="'katze' holds at most 2e-08, but half precision starts at 6e-08"
+    ) as raised:
+        half_precision("katze", small)
+    assert "one factor" in str(raised.value.hint)
+    for rows in (np.zeros((2, 2)), np.zeros((0, 2)), np.vstack([small, [1.0, 0.0]])):
+        np.testing.assert_array_equal(half_precision("katze", rows), np.round(rows, 7))

@@ -53,6 +53,7 @@ def test_rows_labels_and_split_are_those_of_the_file(tmp_path: Path) -> None:
         ({"X2": None}, r"\bX2\b"),
         ({"split": None}, r"\bsplit\b"),
         ({"split": {"ind_train": np.arange(1, 31)}}, r"\bind_test\b"),
+        ({"split": {"ind_train": np.arange(1, 41), "ind_test": []}}, r"\bind_test is empty"),
         ({"X2": np.ones((4, ITEMS - 1))}, r"\(6, 40\), .*\(4, 39\), .*\(3, 40\)"),
         ({"X1": np.full((6, ITEMS), np.nan)}, r"\bX1\b"),
         ({"X1": "a text"}, r"\bX1\b"),

@@ -48,7 +48,7 @@ def extract(
             return job.make(lambda: job.work(WorkPart(rank, ranks)), wait)
         console.verbosity = -1
         wait()  # until the first has prepared the folder
-        if job.pieces.folder.is_dir():
+        if job.state() != "done" and job.pieces.folder.is_dir():
             job.work(WorkPart(rank, ranks))
         wait()
         return None
@@ -131,24 +131,24 @@ class ExtractJob:
         when all pieces exist.
         """
         with self._building(self._workspace) as site:
-            if site.done is not None:
+            if site.done is None:
+                self._prepare(site)
+                wait()
+                try:
+                    with self.pieces.claim_all():
+                        if self.pieces.todo():
+                            work()
+                        wait()
+                        site.finish(self._write(site))
+                except CcrError:
+                    self.pieces.remove_if_empty()
+                    raise
                 self.pieces.remove()
-                wait()
-                wait()
                 return site.artifact
-            self._prepare(site)
-            wait()
-            try:
-                with self.pieces.claim_all():
-                    if self.pieces.todo():
-                        work()
-                    wait()
-                    site.finish(self._write(site))
-            except CcrError:
-                self.pieces.remove_if_empty()
-                raise
-            self.pieces.remove()
-            return site.artifact
+        self.pieces.remove_unneeded("force" if self.options.force else "")
+        wait()
+        wait()
+        return site.artifact
 
     def state(self) -> str:
         """Returns the state of the artifact: done, unfinished or to do."""

@@ -12,7 +12,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +24,7 @@ import pandas as pd
 from ccr_cli.artifacts import base, features
 from ccr_cli.artifacts.build import PLAN, locked
 from ccr_cli.console import progress, warn
-from ccr_cli.errors import ArtifactError, require_space
+from ccr_cli.errors import ArtifactError, CcrError, require_space
 from ccr_cli.stages.shared.failures import failure, write_failures
 
 PICTURES = 1024
@@ -325,6 +325,22 @@ class Pieces:
     def remove(self) -> None:
         """Removes all pieces."""
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def remove_unneeded(self, purpose: str = "") -> None:
+        """Removes the pieces that a stopped run left beside the complete artifact.
+
+        Pieces of another purpose, from which a rebuild resumes, and those of a process at work are kept.
+        """
+
+        def is_unneeded() -> bool:
+            path = self.folder / PLAN
+            return self.folder.is_dir() and (not path.is_file() or base.read_json(path).get("purpose") in ("", purpose))
+
+        with suppress(CcrError, OSError):
+            if is_unneeded():  # asked first, so as not to wait for the lock of a rebuild
+                with locked(self.final), self.claim_all():
+                    if is_unneeded():
+                        self.remove()
 
     def remove_if_empty(self) -> None:
         """Removes the folder if it holds no piece."""

@@ -112,6 +112,10 @@ class TranslationJob:
             refuse_unknown(split)
         if source.source_lang not in source.languages()[:1]:
             raise ArtifactError(f"{self._data.name} has no captions in its source language {source.source_lang!r}")
+        if split is not None and not options.queries and self._captions(source.source_lang).empty:
+            others = set(self._captions(source.source_lang, all_splits=True)["split"])
+            message = f"{self._data.name} has no {source.source_lang} captions in {split}"
+            raise ArtifactError(message, hint=" or ".join(f"--split {name}" for name in SPLITS if name in others))
         self.again = retranslate.find(inputs, source, lang, options.only, options.engine) if options.only else None
         if self.again and (options.back or options.queries or options.rounds > 1 or split):
             message = "--only makes the same directions and splits as the translation that it starts from"
@@ -331,8 +335,7 @@ class TranslationJob:
         keys = pd.Series(list(zip(captions["caption_id"], captions["text"].str.strip(), strict=True)), captions.index)
         rows_of = dict(list((captions["text"].isin(held) | keys.isin(own)).groupby(captions["split"])))
         by_split = {name: (int(rows_of[name].sum()), len(rows_of[name])) for name in SPLITS if name in rows_of}
-        has_header = table.suffix != ".jsonl" and not table.name.endswith(".caption.txt")
-        lines = max(sum(1 for line in table.read_bytes().split(b"\n") if line.strip()) - has_header, 0)
+        lines = getattr(engines.of(step), "lines", 0)
         used = len({text.strip() for text in held}) + len(own & {*keys})
         splits = ", ".join(f"{n} of {of} captions of {name}" for name, (n, of) in by_split.items())
         enough = 1 - self.options.max_failed

@@ -81,14 +81,16 @@ def assess(frame: pd.DataFrame, source: Dataset) -> tuple[pd.DataFrame, dict[str
     captions = pd.concat([source.captions[["caption_id", "text", "lang"]], frame[["caption_id", "text", "lang"]]])
     place, text_C = pd.Index(captions["caption_id"], dtype=object), captions["text"].fillna("").to_numpy(object)
     back = frame[frame["direction"] == "back"]
-    round_trip_of = dict(zip(back["source_caption_id"], back["text"], strict=True))
+    round_trip_of = dict(zip(back["source_caption_id"], back["text"].fillna(""), strict=True))
     tables, summary = [], dict[str, Any]()
     for direction, rows in frame.groupby("direction", sort=True):
         at = place.get_indexer(rows["source_caption_id"])
         rows = rows.assign(source=pd.Series(text_C[at], rows.index, dtype=object))
         langs = str(captions["lang"].iloc[at[0]]), str(rows["lang"].iloc[0])
         if direction == "forward" and round_trip_of:
-            rows["round_trip"] = [str(round_trip_of.get(caption) or "") for caption in rows["caption_id"]]
+            texts = rows["caption_id"].map(round_trip_of).astype(object)
+            # a failed translation counts as an empty one; a caption corrected by hand is not translated back
+            rows["round_trip"] = texts.where(texts.notna() | (rows["status"] == "ok"), "")
         human, notes = references(source, *langs) if direction in ("forward", "query") else ([], [])
         table, lengths = _captions(rows, langs, human)
         splits = {
@@ -104,14 +106,19 @@ def assess(frame: pd.DataFrame, source: Dataset) -> tuple[pd.DataFrame, dict[str
 def _captions(
     rows: pd.DataFrame, langs: tuple[str, str], human: Sequence[References]
 ) -> tuple[pd.DataFrame, dict[str, float] | None]:
-    """The table of one direction, whose rows have `source` and maybe `round_trip`, and the length model behind it."""
+    """The table of one direction, whose rows have `source` and maybe `round_trip`, and the length model behind it.
+
+    `round_trip` is null for a caption that was not translated back.
+    """
     signs = evidence(list(rows["source"]), list(rows["text"]), *langs)
     table = pd.DataFrame({"caption_id": rows["caption_id"]}, index=rows.index)
     table["length_ratio"], table["length_z"] = signs.length_ratio, signs.length_z
     table["sources"], table["left_in"] = signs.sources, signs.left_in
     table["round_trip_chrf"], table["reference_chrf"], table["reference_set"] = np.nan, np.nan, None
     if "round_trip" in rows:
-        table["round_trip_chrf"] = sentence_chrf(list(rows["round_trip"]), [[source] for source in rows["source"]])
+        has_one = rows["round_trip"].notna()
+        sources = [[source] for source in rows.loc[has_one, "source"]]
+        table.loc[has_one, "round_trip_chrf"] = sentence_chrf(list(rows.loc[has_one, "round_trip"]), sources)
     for references in human:
         has_one = rows["source_caption_id"].isin(references.of)
         texts = [references.of[caption] for caption in rows.loc[has_one, "source_caption_id"]]
@@ -135,8 +142,8 @@ def _split(rows: pd.DataFrame, quality: pd.DataFrame, lang: str, human: Sequence
         "round_trip": None,
         "references": [],
     }
-    if "round_trip" in rows:
-        corpus, signature = corpus_chrf(list(rows["round_trip"]), list(rows["source"]))
+    if "round_trip" in rows and not (returned := rows.dropna(subset="round_trip")).empty:
+        corpus, signature = corpus_chrf(list(returned["round_trip"]), list(returned["source"]))
         mean = float(quality["round_trip_chrf"].mean())
         summary["round_trip"] = {"chrF2": {"score": corpus, "sentence_mean": mean, "signature": signature}}
     for references in human:

@@ -161,6 +161,18 @@ def test_force_leaves_a_part_at_work_alone(root: Path) -> None:
     assert toy.ok(*EXTRACT, "--name", "mine", "--force", workspace=root).made.files == single(root).files
 
 
+@pytest.mark.parametrize(("purpose", "goes"), [("", True), ("force", False), ("retry 0", False)])
+def test_a_complete_artifact_leaves_a_rebuild_alone(purpose: str, goes: bool, root: Path) -> None:
+    made = single(root)
+    pieces = write_features.Pieces(made.path.with_name("single.parts"), made.path, [], 5)
+    pieces.prepare({}, purpose)
+    with pieces.opening():
+        assert single(root) == made and pieces.folder.is_dir(), "another process is at work"
+    with pieces.claim_part("1-of-2"):
+        assert single(root) == made and pieces.folder.is_dir()
+    assert single(root) == made and pieces.folder.is_dir() != goes, "a rebuild that was stopped resumes"
+
+
 def test_of_encoders_that_begin_at_once_one_is_noted(root: Path) -> None:
     """Both ask before either has made a piece; what slips through nevertheless is found in the pieces."""
     place = root / "pieces"

@@ -177,6 +177,21 @@ def test_what_is_wrong_is_counted_where_it_is(tmp_path: Path, engine: Engine) ->
     assert found["train"]["flags"]["truncated"] is None, "no caption of the toy ends in a full stop"
 
 
+def test_a_caption_corrected_by_hand_has_no_round_trip(tmp_path: Path) -> None:
+    first = made(toy.toy(), tmp_path, "--back")
+    (tmp_path / "mine.csv").write_text("source_caption_id,correction\nred-circle-en0,algo\n")
+    artifact = toy.ok("translate", first.path, "--only", tmp_path / "mine.csv", workspace=tmp_path / "workspace").made
+    captions, table = translation.read(artifact), translation.read_quality(artifact).set_index("caption_id")
+    forward = table.loc[captions.loc[captions["direction"] == "forward", "caption_id"], "round_trip_chrf"]
+    assert list(forward.index[forward.isna()]) == ["red-circle-en0@es"] and (forward.dropna() == 100).all()
+    assert split(artifact, "train")["round_trip"]["chrF2"]["score"] == pytest.approx(100)
+    failed = captions["caption_id"].isin(["red-circle-en1@es", "red-circle-en1@es@en", "blue-bar-en0@es@en"])
+    captions.loc[failed, ["text", "status"]] = None, "failed"
+    again, _ = assess(captions[captions["caption_id"] != "red-circle-en1@es@en"], source_of(artifact))
+    figures = again.set_index("caption_id")["round_trip_chrf"]
+    assert figures["red-circle-en1@es"] == figures["blue-bar-en0@es"] == 0 and pd.isna(figures["red-circle-en0@es"])
+
+
 @pytest.mark.slow
 def test_a_failed_caption_that_is_tried_again_is_judged_again(tmp_path: Path, engine: Engine) -> None:
     folder = toy.toy()

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import toy
 from standin import Engine
@@ -378,6 +379,23 @@ def test_a_table_for_another_split(asked: tuple[str, ...], hint: str, tmp_path: 
         assert "24 of the 24 lines of mine.tsv" in done.err
         assert "0 of 48 captions of train, 0 of 24" in done.err
     assert toy.ok("translate", *options, "--split", "test", workspace=root).made.counts["forward"] == 24
+
+
+def test_a_split_without_source_captions(tmp_path: Path) -> None:
+    data = toy.ok("data", "import", "twemoji", workspace=tmp_path).made
+    for more in ((), ("--dry-run",)):
+        done = translated(tmp_path, data.path, "--engine", "recorded", "--split", "train", *more)
+        assert (done.code, done.out) == (4, "")
+        assert "twemoji has no en captions in train\n" in done.err and "try: --split test\n" in done.err
+
+
+def test_rows_of_a_spreadsheet_are_counted(tmp_path: Path) -> None:
+    folder = toy.toy()
+    root, table = imported(folder, tmp_path), tmp_path / "mine.xlsx"
+    options = tabled(folder, tmp_path / "mine.tsv", "test")
+    pd.read_csv(tmp_path / "mine.tsv", sep="\t").to_excel(table, index=False)
+    done = toy.ccr("translate", *options[:-1], f"table={table}", workspace=root)
+    assert done.code == 1 and "24 of the 24 lines of mine.xlsx" in done.err
 
 
 def test_a_table_for_another_data_set(tmp_path: Path) -> None:
