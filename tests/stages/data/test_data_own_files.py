@@ -401,6 +401,22 @@ def test_languages_may_be_named(here: Path) -> None:
     assert set(products("own.csv", "--lang", "es")[1].captions["lang"]) == {"es"}
 
 
+def test_languages_are_written_as_usual(here: Path) -> None:
+    rows = [(name, text, lang) for name, text in CAPTIONS.items() for lang in ("zh-cn", "zh_CN", "POR")]
+    write("own.csv", ("image", "caption", "language"), *rows)
+    _, data = products("own.csv", "--lang", "ZH-cn")
+    assert set(data.captions["lang"]) == {"zh-CN", "pt"} and data.source_lang == "zh-CN"
+    table("b.csv", ("image", "caption_pt_br"))
+    table("c.csv")
+    _, data = products("b.csv", "EN=c.csv", "--lang", "EN")
+    assert set(data.captions["lang"]) == {"pt-BR", "en"}
+    for name, header, columns in (("d", "mt_pt_br", ""), ("e", "x", "mt.pt-br=x")):
+        rows = [(*pair, pair[1]) for pair in CAPTIONS.items()]
+        write(f"{name}.csv", ("image", "caption", header), *rows)
+        done, _ = products(f"{name}.csv", *(["--columns", columns] if columns else []))
+        assert "4 with a translation into pt-BR" in done.err
+
+
 def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
     write("products.csv", *CAPTIONS.items())
     refused = run("products.csv")
