@@ -250,6 +250,20 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     assert "a.png" in done.err and str(files / "pictures") in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize("name", ["x" * 300 + ".png", "x" * 300 + "/b.png"])
+def test_a_name_that_no_file_can_have_fails_alone(name: str, files: Path) -> None:
+    Path("one.csv").write_text(f"item_id,text,split,media\na,x,train,a.png\nb,y,train,{name}\n", encoding="utf-8")
+    toy.draw("red-ring").save("a.png")
+    done = run("captions-csv", "one.csv", "--lang", "en")
+    assert done.code == 0 and "1 picture or video is missing" in done.err
+    assert toy.ccr("data", "describe", "one", workspace=Path("space")).code == 0
+    extract = ("extract", "datasets/one", *toy.ENCODER)
+    done = toy.ccr(*extract, workspace=Path("space"))
+    assert done.code == 1 and "1 of 2 media" in done.err
+    done = toy.ccr(*extract, "--max-failed", "0.5", workspace=Path("space"))
+    assert done.code == 3 and done.made.counts["failed"] == 1
+
+
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
     first = run("karpathy", "karpathy.json", "--lang", "en").made
     Path("other").mkdir()
