@@ -301,4 +301,10 @@ def _typed(key: str, text: str, annotation: str) -> Any:
         if not re.fullmatch("[1-9][0-9]{0,8}", text):
             raise UsageError(f"--set {key} is a whole number from 1, not {text!r}")
         return int(text)
+    if key == "encoding":
+        try:
+            "a".encode(text)
+        except (LookupError, UnicodeError):
+            hint = "an encoding that Python knows, such as --set encoding=cp1252"
+            raise UsageError(f"--set encoding={text}: there is no text encoding of that name", hint) from None
     return text.split(",") if "Sequence" in annotation else text
