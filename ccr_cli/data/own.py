@@ -15,7 +15,8 @@ from ccr_cli.data import divide
 from ccr_cli.data.assemble import Assembly, ItemName, caption_text
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats.base import Record, listed, stem
-from ccr_cli.data.formats.columns import tag_of
+from ccr_cli.data.formats.columns import LANG, tag_of
+from ccr_cli.data.languages import usual
 from ccr_cli.data.near_duplicates import read_hashes
 from ccr_cli.errors import ArtifactError
 
@@ -147,7 +148,8 @@ class OwnAssembly(Assembly):
             if self.rules.tidy:
                 media = plain_path(media, self.rules.beside)
                 media = self.rules.relative(media) if os.path.isabs(media) else media
-            lang = tag_of(record.lang) or record.lang
+            tag = tag_of(record.lang) or usual(record.lang)
+            lang = tag if LANG.fullmatch(tag) else record.lang
             yield replace(record, item=record.item or self._named(media), media=media, lang=lang)
         if nameless:
             rows = counted(len(nameless), "row")

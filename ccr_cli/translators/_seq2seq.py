@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 
 from ccr_cli import hub
 from ccr_cli.console import say, warn
+from ccr_cli.data.languages import has_code, iso3, nllb, primary, script, usually_written
 from ccr_cli.errors import ArtifactError, ResourceError, UnavailableError, UsageError, out_of_memory
 from ccr_cli.transformers_loading import transformers_loading
 from ccr_cli.translators import apertium, recorded
-from ccr_cli.translators._languages import has_code, iso3, nllb, primary, script, usually_written
 from ccr_cli.translators.base import Translation
 
 FALLBACK = "facebook/m2m100_418M"

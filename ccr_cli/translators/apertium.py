@@ -28,8 +28,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ccr_cli.data.languages import bcp47, iso3, primary
 from ccr_cli.errors import UnavailableError
-from ccr_cli.translators._languages import bcp47, iso3, primary
 from ccr_cli.translators.base import Translation
 
 _PROGRAM = "apertium"

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import requests
 
 from ccr_cli.console import say
+from ccr_cli.data.languages import code_of, primary
 from ccr_cli.errors import UnavailableError, UsageError
 from ccr_cli.translators._http import (
     Client,
@@ -32,7 +33,6 @@ from ccr_cli.translators._http import (
     masker,
     outage,
 )
-from ccr_cli.translators._languages import code_of, primary
 from ccr_cli.translators.base import Translation
 
 _GOOGLE_RESULT = re.compile(r'class="(?:t0|result-container)"')

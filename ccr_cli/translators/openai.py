@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import requests
 
 from ccr_cli.console import counted, say
+from ccr_cli.data.languages import code_of, primary
 from ccr_cli.errors import UnavailableError, UsageError, require_packages
 from ccr_cli.metrics.scripts import expected_scripts, is_wrong_script
 from ccr_cli.metrics.word_flags import in_other_language
@@ -34,7 +35,6 @@ from ccr_cli.translators._http import (
     masker,
     outage,
 )
-from ccr_cli.translators._languages import code_of, primary
 from ccr_cli.translators.base import Translation
 
 _PROMPT = """\

@@ -5,10 +5,10 @@ from __future__ import annotations
 import deep_translator
 import pytest
 
+from ccr_cli.data.languages import code_of
 from ccr_cli.errors import CcrError
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.translators import deep_translator as engine
-from ccr_cli.translators._languages import code_of
 
 KEY = "1234abcd-key/of+mine==:fx"
 

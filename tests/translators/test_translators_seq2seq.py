@@ -17,9 +17,9 @@ from tinymt import CAPTIONS
 from toy import Chain
 
 from ccr_cli.artifacts import translation
+from ccr_cli.data.languages import bcp47, iso3, nllb, primary, usual
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, out_of_memory
 from ccr_cli.translators import ct2, hf
-from ccr_cli.translators._languages import bcp47, iso3, nllb, primary, usual
 from ccr_cli.translators._seq2seq import OPUS_PAIRS, default_model, licence, non_commercial
 
 

@@ -9,6 +9,7 @@ line. Nothing is unpickled. An error in a file is an `ArtifactError` that names 
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import json
@@ -180,7 +181,7 @@ def opened(path: Path) -> Iterator[io.BufferedIOBase]:
 def lines(path: Path, encoding: str = "utf-8", *, nul: bool = False) -> Iterator[tuple[int, str]]:
     r"""Yields number (from 1) and text of each line; U+2028, \x85 or a lone \r ends none. NUL is kept or refused."""
     with opened(path) as file:
-        if encoding == "utf-16":
+        if codecs.lookup(encoding).name == "utf-16":
             file, encoding = _from_utf16(file, path), "utf-8"
         for number, raw in enumerate(iter(partial(file.readline, LONGEST_LINE), b""), 1):
             where = f"{path}, line {number}"

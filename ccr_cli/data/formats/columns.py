@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ccr_cli.data.formats.captions_csv import COLUMNS
+from ccr_cli.data.languages import usual
 from ccr_cli.errors import UsageError
 
 ALIASES = {
@@ -108,10 +109,10 @@ def is_machine(name: str) -> bool:
 
 
 def tag_of(text: str) -> str:
-    """Returns the tag of a language, given its code (perhaps with a region) or its name; empty if unknown."""
+    """Returns the usual tag of a language, given its code (perhaps with a region) or its name; empty if unknown."""
     first, dash, region = text.replace("_", "-").partition("-")
     lang = _NAMES.get(first.lower(), first.lower() if first.lower() in _CODES else "")
-    return lang + dash + region if lang and LANG.fullmatch(lang + dash + region) else ""
+    return usual(lang + dash + region) if lang and LANG.fullmatch(lang + dash + region) else ""
 
 
 def match(names: Sequence[str], chosen: Mapping[str, str]) -> dict[str, str]:
@@ -128,10 +129,10 @@ def role(name: str) -> str:
     """
     name, dot, lang = name.partition(".")
     if name.lower() == MACHINE and LANG.fullmatch(lang):
-        return MACHINE + dot + lang
+        return MACHINE + dot + usual(lang)
     for ours in COLUMNS:
         if name.lower() in (ours, *ALIASES.get(ours, ())) and (not dot or (ours == "text" and LANG.fullmatch(lang))):
-            return ours + dot + lang
+            return ours + dot + usual(lang)
     hint = f"columns: {', '.join(COLUMNS)}; texts in a language: text.de=YOURS; their translations: mt.de=YOURS"
     raise UsageError(f"--columns {name}{dot}{lang}=…: there is no column {name + dot + lang!r}", hint)
 

@@ -43,6 +43,10 @@ _FEWEST_WORDS = 1.5
 """Fewest words per row, on average, of a column that is taken for the text."""
 _WORD = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]{1,2}|(?:(?![\u3040-\u9fff\uac00-\ud7af])[^\W\d_])+")
 """A word; in a language without spaces, two characters."""
+_NUMBER_WORDS = {"id", "no", "nr"}
+"""Languages whose codes also end the names of columns of ids and numbers: `sentence_id`, `text_no`, `title_nr`."""
+_ID = re.compile(r"[^\s\d]*\d\S*")
+"""An id, such as `q12`."""
 _WORDS = {"\t": "tab", "item_id": "item", "media": "picture", MACHINE: "machine translation"}
 Columns = Mapping[str, str] | Sequence[str]
 """The user's names of columns by ccr's names (empty: no such column), or all names in order if there is no header."""
@@ -289,16 +293,19 @@ def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> 
     """Guesses the columns of pictures and text from their values, if no name is known for them.
 
     Returns:
-        The names, with "" for a column such as `Nr` that is named like a language but holds numbers; and the guessed
-        columns, for the text the one with the most words.
+        The names, with "" for a column such as `Nr` or `text_id` that is named like a language but holds numbers or
+        ids; and the guessed columns, for the text the one with the most words.
     """
     found = match(names, chosen)
-    texts = [name for name in text_columns(names, chosen) if len(name) == 2 and name not in chosen.values()]
+    typed = {theirs for _, theirs in _single(chosen, names)}
+    tags = {**text_columns(names, chosen), **machine_columns(names, chosen)}
+    langs = {name: tag.partition("-")[0] for name, tag in tags.items() if name not in typed}
+    texts = [name for name, lang in langs.items() if len(name) == 2 or lang in _NUMBER_WORDS]
     lacking = [ours for ours in ("media", "text") if ours not in found and ours not in chosen]
     if not (texts or lacking) or any(map(is_media, names)):
         return names, {}
     values = _sample(layout, names)
-    numbers = [name for name in texts if values[name] and not any(map(_WORD.search, values[name]))]
+    numbers = [name for name in texts if values[name] and _are_numbers(values[name], langs[name])]
     if numbers:
         return _by_content(layout, ["" if name in numbers else name for name in names], chosen)
     free = {name: some for name, some in values.items() if some and name not in {*found.values(), *chosen.values()}}
@@ -316,6 +323,13 @@ def _by_content(layout: Layout, names: list[str], chosen: Mapping[str, str]) -> 
     if "text" in lacking and texts:
         guessed["text"] = max(texts, key=lambda name: (not is_machine(name), words[name]))
     return names, guessed
+
+
+def _are_numbers(values: Sequence[str], lang: str) -> bool:
+    """Whether the values of a column that may be in a language are only numbers or, if its name may say so, ids."""
+    if lang in _NUMBER_WORDS and all(map(_ID.fullmatch, values)):
+        return True
+    return not any(map(_WORD.search, values))
 
 
 def _sample(layout: Layout, names: Sequence[str]) -> dict[str, list[str]]:

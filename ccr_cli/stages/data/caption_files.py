@@ -24,6 +24,7 @@ from ccr_cli.data.formats.captions_csv import COLUMNS
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
+from ccr_cli.data.languages import usual
 from ccr_cli.data.manifests import SPLITS
 from ccr_cli.data.official import CheckedFile, examine
 from ccr_cli.data.own import OwnAssembly, OwnRules, common_folder, own_table
@@ -69,6 +70,7 @@ def import_own(workspace: Workspace, paths: Sequence[str], options: ImportOption
     typed = _options(form, options.format_options or {})
     if options.lang is not None and not LANG.fullmatch(options.lang):
         raise UsageError(f"--lang: {options.lang!r} is not a language tag (BCP 47, such as en)")
+    options = replace(options, lang=options.lang and usual(options.lang))
     lists, seed = _splits(options.splits)
     ids, media = options.ids, options.media or ""
     if ids is not None and "ids" not in options_of(form):
@@ -243,7 +245,7 @@ def parse_source(text: str) -> tuple[str, str, str]:
     langs = parts[1:] if split else parts
     if not equals or len(langs) > 1 or not all(map(LANG.fullmatch, langs)) or Path(text).exists():
         return "", "", text
-    return split, "".join(langs), path
+    return split, "".join(map(usual, langs)), path
 
 
 def _splits(texts: Sequence[str]) -> tuple[dict[str, str], int | None]:
@@ -299,4 +301,10 @@ def _typed(key: str, text: str, annotation: str) -> Any:
         if not re.fullmatch("[1-9][0-9]{0,8}", text):
             raise UsageError(f"--set {key} is a whole number from 1, not {text!r}")
         return int(text)
+    if key == "encoding":
+        try:
+            "a".encode(text)
+        except (LookupError, UnicodeError):
+            hint = "an encoding that Python knows, such as --set encoding=cp1252"
+            raise UsageError(f"--set encoding={text}: there is no text encoding of that name", hint) from None
     return text.split(",") if "Sequence" in annotation else text

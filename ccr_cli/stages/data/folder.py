@@ -68,7 +68,7 @@ def import_folder(workspace: Workspace, source: str, options: ImportOptions = DE
 def absent_media(items: pd.DataFrame, root: Path) -> list[Path]:
     """Returns the media of items that do not exist below the media root, or lie outside it."""
     places = {name: dataset.media_path(root, name) for name in items["media"].dropna().unique() if name}
-    return [root / name for name, place in places.items() if place is None or not place.is_file()]
+    return [root / name for name, place in places.items() if place is None or not os.path.isfile(place)]
 
 
 def warn_of_absent_media(missing: Sequence[Path], named: int = 0) -> None:
@@ -81,12 +81,12 @@ def warn_of_absent_media(missing: Sequence[Path], named: int = 0) -> None:
 
     @cache
     def beside(folder: Path) -> dict[str, str]:
-        return {name.lower(): name for name in os.listdir(folder)} if folder.is_dir() else {}
+        return {name.lower(): name for name in os.listdir(folder)} if os.path.isdir(folder) else {}
 
     most, lines = 1 if len(missing) == named else _MOST_MISSING, []
     for path in missing[:most]:
         other = beside(path.parent).get(path.name.lower())
-        why = "it leads out of the media root" if path.is_file() else f"there is {other}" if other else ""
+        why = "it leads out of the media root" if os.path.isfile(path) else f"there is {other}" if other else ""
         lines.append(f"{path}{f' ({why})' if why else ''}")
     lines += [f"and {len(missing) - most:,} more"] if len(missing) > most else []
     number = counted(len(missing), "picture or video is", "pictures or videos are")

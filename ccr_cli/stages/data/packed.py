@@ -97,16 +97,23 @@ def unpack(workspace: Workspace, sources: Sequence[str]) -> tuple[str, Path]:
 
 def _unpack(files: Sequence[Path], marks: Sequence[Mapping[str, str]], folder: Path) -> None:
     """Writes the pictures of files and, last of all, their rows, each with the split and language of its file."""
-    written: dict[str, str] = {}
+    written: dict[str, str] = {}  # digest of each file
+    file_of: dict[tuple[str, str, str], str] = {}  # by stem, ending and digest
+    numbers: dict[tuple[str, str], Iterator[int]] = {}  # those not tried yet, by stem and ending
 
     def write(content: bytes, name: str) -> str:
         """Writes a picture and returns its unique name; pictures of the same name and content share a file."""
         plain = PurePosixPath(slug(PurePosixPath(name.replace("\\", "/")).name))
-        ending = plain.suffix if is_media(plain.name) else f".{_format(content)}"
+        is_named = is_media(plain.name)
+        stem, ending = (plain.stem, plain.suffix) if is_named else (plain.name, f".{_format(content)}")
         digest = hashlib.sha256(content).hexdigest()
-        for number in itertools.count(1):
-            file = f"{plain.stem}{'' if number == 1 else f'-{number}'}{ending}"
-            if written.setdefault(file, digest) == digest:
+        if (stem, ending, digest) in file_of:
+            return file_of[stem, ending, digest]
+        for number in numbers.setdefault((stem, ending), itertools.count(1)):
+            file = f"{stem}{'' if number == 1 else f'-{number}'}{ending}"
+            other = written.setdefault(file, digest)
+            file_of.setdefault((stem, ending, other), file)
+            if other == digest:
                 break
         (folder / file).write_bytes(content)
         return file

@@ -11,10 +11,10 @@ from ccr_cli.artifacts.signature import NONE
 from ccr_cli.console import say, warn
 from ccr_cli.data.formats.base import Record, stem
 from ccr_cli.data.formats.layout import look
+from ccr_cli.data.languages import usual
 from ccr_cli.data.protocols import Protocol
 from ccr_cli.errors import ArtifactError, CcrError, UsageError, did_you_mean
 from ccr_cli.stages.shared.splits import Split
-from ccr_cli.translators._languages import usual
 
 COLUMNS = "name the columns text and item; with several languages also lang"
 

@@ -1,5 +1,6 @@
 """extract: a frozen encoder's features of every item with media."""
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -200,7 +201,7 @@ class ExtractJob:
         """Returns the existing media of pieces; CcrError if more than `max_failed` are missing, except in a retry."""
         root = self._media_root()
         names = [medium.media for first, end in todo for medium in self._media[first:end] if medium.media]
-        absent = {name: None for name in names if not (root / name).exists()}
+        absent = {name: None for name in names if not os.path.exists(root / name)}
         count, total = sum(name in absent for name in names), len(self._media)
         if not self.options.retry_failed and count > self.options.max_failed * total:  # a retry needs few of them
             most, first = f"--max-failed {self.options.max_failed:g}", f"the first: {next(iter(absent))}, in {root}"

@@ -16,6 +16,7 @@ from ccr_cli.artifacts.workspace import Workspace, stem
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import counted, say
 from ccr_cli.data.formats.columns import LANG
+from ccr_cli.data.languages import usual
 from ccr_cli.data.splits import SPLITS, items_of, refuse_unknown
 from ccr_cli.errors import ArtifactError, CcrError, UnavailableError, UsageError
 from ccr_cli.stages.shared.failures import refuse_too_many
@@ -25,7 +26,6 @@ from ccr_cli.stages.shared.sharding import WorkPart
 from ccr_cli.stages.translate import retranslate
 from ccr_cli.stages.translate.options import TranslateOptions
 from ccr_cli.stages.translate.steps import Engines, Results, Step, begin, follow, known, normal, run
-from ccr_cli.translators._languages import usual
 from ccr_cli.translators.base import Translation
 
 NO_WORK = "recorded only looks translations up: there is no work to share, leave --shard out"

@@ -142,6 +142,8 @@ def test_a_format_is_imported(
         ("hashtag", ("en=train.caption.txt", "--split", "test=a", "--split", "test=b"), 2, ["names a split twice"]),
         ("karpathy", ("karpathy.json", "--lang", "en", "--set", "colour=red"), 2, ["has no option 'colour'", "item"]),
         ("captions-csv", ("captions.csv", "--set", "quoted=perhaps"), 2, ["quoted is true or false, not 'perhaps'"]),
+        ("captions-csv", ("captions.csv", "--set", "encoding=foo"), 2, ["encoding=foo", "--set encoding=cp1252"]),
+        ("captions-csv", ("captions.csv", "--set", "encoding=hex"), 2, ["encoding=hex", "--set encoding=cp1252"]),
         ("captions-csv", ("own.csv", "--set", "header=item_id"), 2, ["expected OURS:THEIRS"]),
         ("karpathy", ("karpathy.json", "--root", "."), 2, ["--root", "--format"]),
         ("captions-csv", ("captions.csv", "--lang", "fr"), 4, ["has no captions in fr, the source language"]),
@@ -250,6 +252,20 @@ def test_media_that_are_not_there_are_said(files: Path) -> None:
     assert "a.png" in done.err and str(files / "pictures") in " ".join(done.err.split())
 
 
+@pytest.mark.parametrize("name", ["x" * 300 + ".png", "x" * 300 + "/b.png"])
+def test_a_name_that_no_file_can_have_fails_alone(name: str, files: Path) -> None:
+    Path("one.csv").write_text(f"item_id,text,split,media\na,x,train,a.png\nb,y,train,{name}\n", encoding="utf-8")
+    toy.draw("red-ring").save("a.png")
+    done = run("captions-csv", "one.csv", "--lang", "en")
+    assert done.code == 0 and "1 picture or video is missing" in done.err
+    assert toy.ccr("data", "describe", "one", workspace=Path("space")).code == 0
+    extract = ("extract", "datasets/one", *toy.ENCODER)
+    done = toy.ccr(*extract, workspace=Path("space"))
+    assert done.code == 1 and "1 of 2 media" in done.err
+    done = toy.ccr(*extract, "--max-failed", "0.5", workspace=Path("space"))
+    assert done.code == 3 and done.made.counts["failed"] == 1
+
+
 def test_where_files_lie_is_not_part_of_what_was_asked_for(files: Path) -> None:
     first = run("karpathy", "karpathy.json", "--lang", "en").made
     Path("other").mkdir()
@@ -290,6 +306,13 @@ def test_another_encoding_is_named_with_file_and_line(files: Path) -> None:
     Path("latin.en").write_bytes("a dog\neine K\u00e4tze\n".encode("latin-1"))
     done = run("parallel", "train.en=latin.en", "--ids", "all.txt")
     assert done.code == 4 and "latin.en, line 2: not UTF-8 at byte 7" in done.err
+
+
+@pytest.mark.parametrize("name", ["utf-16", "UTF-16", "utf16"])
+def test_utf_16_may_be_written_in_several_ways(name: str, files: Path) -> None:
+    Path("own.csv").write_text("item_id,text,split,lang\na,ein Käfig,train,en\n", encoding="utf-16")
+    done = run("captions-csv", "own.csv", "--set", f"encoding={name}")
+    assert done.code == 0 and list(dataset.read(done.made).captions["text"]) == ["ein Käfig"]
 
 
 def test_two_captions_of_one_number_are_refused(files: Path) -> None:

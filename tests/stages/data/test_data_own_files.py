@@ -401,6 +401,22 @@ def test_languages_may_be_named(here: Path) -> None:
     assert set(products("own.csv", "--lang", "es")[1].captions["lang"]) == {"es"}
 
 
+def test_languages_are_written_as_usual(here: Path) -> None:
+    rows = [(name, text, lang) for name, text in CAPTIONS.items() for lang in ("zh-cn", "zh_CN", "POR")]
+    write("own.csv", ("image", "caption", "language"), *rows)
+    _, data = products("own.csv", "--lang", "ZH-cn")
+    assert set(data.captions["lang"]) == {"zh-CN", "pt"} and data.source_lang == "zh-CN"
+    table("b.csv", ("image", "caption_pt_br"))
+    table("c.csv")
+    _, data = products("b.csv", "EN=c.csv", "--lang", "EN")
+    assert set(data.captions["lang"]) == {"pt-BR", "en"}
+    for name, header, columns in (("d", "mt_pt_br", ""), ("e", "x", "mt.pt-br=x")):
+        rows = [(*pair, pair[1]) for pair in CAPTIONS.items()]
+        write(f"{name}.csv", ("image", "caption", header), *rows)
+        done, _ = products(f"{name}.csv", *(["--columns", columns] if columns else []))
+        assert "4 with a translation into pt-BR" in done.err
+
+
 def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:
     write("products.csv", *CAPTIONS.items())
     refused = run("products.csv")
@@ -497,6 +513,40 @@ def test_several_columns_of_texts(
     found = {(lang, text) for lang, text in zip(data.captions["lang"], data.captions["text"], strict=True)}
     german = {(langs[-1], text) for text in list(GERMAN.values())[1:]} if len(langs) > 1 else set()
     assert found == {(langs[0], text) for text in CAPTIONS.values()} | german
+
+
+@pytest.mark.parametrize(
+    ("column", "ids"),
+    [
+        ("sentence_id", "101 102 103 104"),
+        ("Text_ID", "q0 q1 q2 q3"),
+        ("caption_no", "1 2 3 4"),
+        ("title_nr", "img-1 img-2 2f#0 2f#1"),
+        ("translation_id", "t1 t2 t3 t4"),
+    ],
+)
+def test_a_column_of_ids_has_no_captions(column: str, ids: str, here: Path) -> None:
+    rows = [(name, number, text) for (name, text), number in zip(CAPTIONS.items(), ids.split(), strict=True)]
+    write("own.csv", ("image", column, "sentence"), *rows)
+    done, data = products("own.csv")
+    assert content(data) == CAPTIONS and set(data.captions["lang"]) == {"en"}
+    assert f"not read: {column!r}" in done.err and "with a translation" not in done.err
+
+
+@pytest.mark.parametrize("column", ["sentence_id", "sentence_no", "mt_id"])
+def test_captions_in_a_language_whose_code_also_means_a_number(column: str, here: Path) -> None:
+    own = ["sepatu merah", "2 sepatu", "topi", "kopi 3"]
+    rows = [(name, text, other) for (name, text), other in zip(CAPTIONS.items(), own, strict=True)]
+    write("own.csv", ("image", "sentence", column), *rows)
+    done, data = products("own.csv")
+    lang = column[-2:]
+    if column == "mt_id":
+        assert "4 captions in en, 4 with a translation into id" in done.err
+    else:
+        assert list(data.captions.loc[data.captions["lang"] == lang, "text"]) == own
+    write("own.csv", ("image", "a", column), *[(name, "x", f"{n}") for n, name in enumerate(CAPTIONS)])
+    _, data = products("own.csv", "--columns", f"text.{lang}={column}", "--lang", lang, "--name", "typed")
+    assert set(data.captions["text"]) == {"0", "1", "2", "3"}, "what the user names is read"
 
 
 def test_a_second_column_that_may_hold_texts_is_named(here: Path) -> None:

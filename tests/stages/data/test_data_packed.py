@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hub_server
@@ -17,6 +19,7 @@ import toy
 
 from ccr_cli.artifacts import dataset
 from ccr_cli.artifacts.base import Artifact
+from ccr_cli.stages.data import packed
 
 ITEMS = [f"{colour}-{shape}" for colour in ("red", "green", "blue", "black") for shape in ("circle", "square", "bar")]
 
@@ -109,6 +112,27 @@ def test_bytes_without_names_and_names_that_repeat(tmp_path: Path) -> None:
     )
     assert pictures["red-2"] == picture("red-square"), "another picture of that name"
     assert set(dataset.read(made).captions.groupby("item_id").size()) == {2}, "the same picture is one item"
+
+
+def test_the_next_free_name_is_not_searched_from_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def count(start: int) -> Iterator[int]:
+        for number in itertools.count(start):
+            tried.append(number)
+            yield number
+
+    monkeypatch.setattr(packed, "itertools", SimpleNamespace(count=count))
+    items = [*ITEMS, ITEMS[1], ITEMS[5]]
+    images = [{"bytes": picture(item), "path": "image.png"} for item in items]
+    images[2]["path"] = "image-2.png"  # is taken
+    path = parquet(tmp_path / "a.parquet", items, image=images)
+    names = list(dataset.read(toy.ok("data", "import", path, workspace=tmp_path / "ws").made).items["media"])
+    others = [f"image-{number}.png" for number in range(3, 12)]
+    assert names == ["image.png", "image-2.png", "image-2-2.png", *others] and len(tried) == len(ITEMS) + 1
+    path = parquet(tmp_path / "photos.v2.parquet", image=[picture(item) for item in ITEMS])
+    names = list(dataset.read(toy.ok("data", "import", path, workspace=tmp_path / "ws").made).items["media"])
+    assert names == [f"photos.v2-{number}.png" for number in range(1, 13)]
 
 
 def test_tar_files_of_webdataset(tmp_path: Path) -> None:
