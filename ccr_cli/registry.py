@@ -51,7 +51,7 @@ BUNDLED = {
         "precision structure transport triplet trust",
         "encoders": "__init__ _transformers base clip efficientnet_lite0 efficientnet_lite1 efficientnet_lite2 i3d "
         "video vision",
-        "translators": "__init__ _conversion _http _languages _seq2seq _tagger apertium base ct2 deep_translator hf "
+        "translators": "__init__ _conversion _http _seq2seq _tagger apertium base ct2 deep_translator hf "
         "openai recorded",
         "nets": "__init__ attention dual heads inception_i3d lora mean_bag plain pooling ragged row_adam text "
         "text_transformer tower",
