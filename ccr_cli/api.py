@@ -550,7 +550,8 @@ def search(
     if image is not None and isinstance(query, Result):
         artifacts, query = (query, *artifacts), None
     with _call(search, locals()) as call:
-        if (query is None or not _texts(query)) == (image is None):
+        texts = [] if query is None else _texts(query)
+        if bool(texts) == (image is not None):
             raise UsageError("search with words or with image=: exactly one of them", 'ccr.search("gato", run)')
         asked, options = call.options(QueryOptions), call.options(SearchOptions)
         if asked.image is not None:
@@ -559,7 +560,7 @@ def search(
         from ccr_cli.stages.search.stage import answers, for_sheet, open_searcher, warn_of_unknown
 
         searcher = open_searcher(inputs, options)
-        found = list(answers(searcher, asked.image or _texts(query), asked.top))
+        found = list(answers(searcher, asked.image or texts, asked.top))
         warn_of_unknown(found)
         return SearchResult(found, for_sheet(found, searcher), call.warnings)
 

@@ -253,6 +253,8 @@ def test_a_notebook_shows_tables_and_pictures(made: dict[str, Any]) -> None:
     assert inside.count("data:image/") == 5
     found = ccr.search(["círculo rojo", "nada <b>"], made["run"], top=3, device="cpu")
     assert list(found.table["place"]) == [1, 2, 3] * 2
+    again = ccr.search((text for text in ["círculo rojo", "nada <b>"]), made["run"], top=3, device="cpu")
+    assert list(again.table["place"]) == [1, 2, 3] * 2, "an iterator is read once"
     inside = html.unescape(found._repr_html_().split('srcdoc="')[1].split('"')[0])
     assert inside.count("data:image/") == 6 and "<b>\n" not in inside and "nada &lt;b&gt;" in inside
 

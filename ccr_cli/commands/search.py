@@ -91,7 +91,7 @@ def search(
 def _lines(path: Path) -> Iterator[str]:
     """The queries of a file (`-` is standard input), one per line; empty lines are skipped."""
     try:
-        with nullcontext(sys.stdin) if path == Path("-") else path.open(encoding="utf-8") as stream:
+        with nullcontext(sys.stdin) if path == Path("-") else path.open(encoding="utf-8-sig") as stream:
             yield from (line.strip() for line in stream if line.strip())
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None

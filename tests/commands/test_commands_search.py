@@ -34,6 +34,9 @@ def test_a_line_a_query(chain: Chain, tmp_path: Path) -> None:
         "search", run, "--query-file", "-", "--json", *CPU, workspace=chain.root, stdin=listed.read_text("utf-8")
     )
     assert from_stdin.out == from_file.out
+    listed.write_text(listed.read_text("utf-8"), encoding="utf-8-sig")
+    marked = toy.ok("search", run, "--query-file", listed, "--json", *CPU, workspace=chain.root)
+    assert marked.out == from_file.out, "a byte order mark is no part of the first query"
     header, *rows = toy.ok(
         "search", run, "--query-file", listed, "--top", "2", *CPU, workspace=chain.root
     ).out.splitlines()

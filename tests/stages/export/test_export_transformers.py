@@ -216,6 +216,16 @@ def test_a_tokenizer_without_padding_and_special_tokens(space: Chain, tmp_path: 
     assert cosines(sentence_vectors(export(space, run)), own(run)).min() > 0.99999
 
 
+def test_a_tokenizer_that_gives_token_types(space: Chain, tmp_path: Path) -> None:
+    folder, vocabulary = tinytext.save("bert", tmp_path / "typed"), tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(tinytext.WORDS), encoding="utf-8")
+    tokenizer = transformers.BertTokenizer(str(vocabulary), mask_token="[UNK]")
+    tokenizer.save_pretrained(folder)
+    assert "token_type_ids" in tokenizer("a picture")
+    run = train(space, folder, "infonce", "max_tokens=9", name="typed")
+    assert cosines(sentence_vectors(export(space, run)), own(run)).min() > 0.99999
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "options"), [("infonce", ()), ("nrccr", ("heads=2",))])
 def test_onnx(method: str, options: tuple[str, ...], space: Chain, models: Path) -> None:
