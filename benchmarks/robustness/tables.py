@@ -137,7 +137,7 @@ def _measured(text: str) -> bool:
 
 
 def grouped(header: Line, lines: Sequence[tuple[Cell, Line]], least: int = 1) -> str:
-    """A table in blocks of equal cost, each with a line that says how many models its methods train.
+    """A table in blocks of as many models, each with a line that says how many its methods train.
 
     Lines with fewer than `least` measured values are left out.
     """

@@ -132,10 +132,8 @@ def _save_tower(model: Any, tokenizer: HFTokenizer, encoder: TransformerTextEnco
         model.save_pretrained(folder)
         own = AutoTokenizer.from_pretrained(tokenizer.name, local_files_only=True)
         own.model_max_length = tokenizer.max_length
-        own.model_input_names = own.init_kwargs["model_input_names"] = [
-            "input_ids",
-            "attention_mask",
-        ]  # saved, and used
+        inputs = ["input_ids", "attention_mask"]
+        own.model_input_names = own.init_kwargs["model_input_names"] = inputs  # of which the second is what is saved
         own.padding_side = "left" if encoder.pad_left else "right"
         if own.pad_token is None:
             own.pad_token = own.convert_ids_to_tokens(encoder.pad_id)
