@@ -34,6 +34,7 @@ class Config(base.Config):
 
 _PAPER: dict[str, object] = {
     "judge_side": "cross_modal",
+    "clip_norm": 2.0,
     "epochs": 60,
     "batch_size": 128,
     "dim": 1024,

@@ -71,8 +71,10 @@ class Method(base.JointMethod):
         """Fits the confidence to the validation queries that select the checkpoint."""
         self.confidence.fit(top_QK, right_Q)
 
-    def uncertainty(self, sim_QG: Tensor) -> Tensor:
-        """One minus the probability that the first hit is right."""
+    def uncertainty(self, sim_QG: Tensor) -> Tensor | None:
+        """One minus the probability that the first hit is right; None if it could not be fitted."""
+        if not self.confidence.coefficients.any():
+            return None
         confidence_Q: Tensor = self.confidence(sim_QG.topk(min(2, sim_QG.shape[1]), dim=1).values)
         return 1 - confidence_Q
 
@@ -85,7 +87,7 @@ class Confidence(nn.Module):
     """Probability that the first hit is right, from its similarity and its lead over the second (Platt scaling).
 
     Calibrated on queries whose answer is known (Platt, "Probabilistic outputs for support vector machines", 1999).
-    Before it is fitted, it is one half for every query.
+    Its coefficients are 0 until it is fitted.
     """
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.losses.evidential import dual_direction_loss, evidence, view_weight
-from ccr_cli.losses.masks import kept_rows_B
+from ccr_cli.losses.masks import kept_rows_B, without_zero_weights_BB
 from ccr_cli.losses.mutual import consistency, disentanglement
 from ccr_cli.methods import base
 from ccr_cli.methods.config import LeastTau, NotNegative, Positive, Share, Whole, equal_rates
@@ -103,30 +103,39 @@ class Method(base.EvidentialMethod):
     config: Config
 
     def losses(self, batch: base.Batch) -> dict[str, Tensor]:
-        """Eq. (20): the mean over the batch of L_u + beta (l L_c - (1 - l) L_n), plus the anchor."""
+        """Eq. (20): the mean over the batch of L_u + beta (l L_c - (1 - l) L_n), plus the anchor.
+
+        L_n is for noisy pairs, so those below `drop_below` stay in it.
+        """
         c = self.config
         sim = base.views(self, batch)
         p = base.clean_probabilities(self, batch, sim)
 
-        def view(sim_BB: Tensor, p_B: Tensor) -> Tensor:
-            return dual_direction_loss(self.evidence(sim_BB), p_B, sim.mask, phi=c.phi, noisy_target=c.noisy_target)
+        def rivals_BB(p_B: Tensor) -> Tensor:
+            return without_zero_weights_BB(sim.mask, p_B) if c.drop_below else sim.mask
 
-        rows = kept_rows_B(sim.mask)
-
-        def mean(value_B: Tensor) -> Tensor:
+        def mean(value_B: Tensor, mask_BB: Tensor) -> Tensor:
+            rows = kept_rows_B(mask_BB)
             return torch.where(rows, value_B, torch.zeros_like(value_B)).sum() / rows.sum().clamp(min=1)
+
+        def view(sim_BB: Tensor, p_B: Tensor) -> Tensor:
+            mask_BB = sim.mask if c.noisy_target == "zero" else rivals_BB(p_B)
+            evidence_BB = self.evidence(sim_BB)
+            l_u = dual_direction_loss(evidence_BB, p_B, mask_BB, phi=c.phi, noisy_target=c.noisy_target)
+            return mean(l_u, mask_BB)
 
         terms = {}
         if c.evidential_weight:
             sigma = view_weight(self.epoch, self.epochs, gamma=c.gamma, decay=c.schedule)
-            terms["evidential_vs"] = c.evidential_weight * sigma * mean(view(sim.VS, p.VS))
-            terms["evidential_vt"] = c.evidential_weight * (1 - sigma) * mean(view(sim.VT, p.VT))
+            terms["evidential_vs"] = c.evidential_weight * sigma * view(sim.VS, p.VS)
+            terms["evidential_vt"] = c.evidential_weight * (1 - sigma) * view(sim.VT, p.VT)
         if c.beta and c.consistency_weight:
-            l_c = consistency(sim.VT, sim.VS, sim.mask, temperature=c.tau)
-            terms["consistency"] = c.beta * c.consistency_weight * mean(p.VT * l_c)
+            mask_BB = rivals_BB(p.VT)
+            l_c = consistency(sim.VT, sim.VS, mask_BB, temperature=c.tau)
+            terms["consistency"] = c.beta * c.consistency_weight * mean(p.VT * l_c, mask_BB)
         if c.beta and c.disentangle_weight and batch.judged:
             l_n = disentanglement(sim.VS, sim.ST, sim.mask, temperature=c.tau, detach_observation=c.detach_observation)
-            terms["disentangle"] = -c.beta * c.disentangle_weight * mean((1 - p.VT) * l_n)
+            terms["disentangle"] = -c.beta * c.disentangle_weight * mean((1 - p.VT) * l_n, sim.mask)
         if c.anchor_weight:
             anchor = infonce(sim.VS, c.anchor_temperature, sim.mask, p.VS)
             anchor = anchor + infonce(sim.VT, c.anchor_temperature, sim.mask, p.VT)

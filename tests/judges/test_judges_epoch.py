@@ -95,6 +95,15 @@ def test_constant_scores_above_a_null_are_clean() -> None:
     assert two_group.clean_probability(np.array([0.1, 0.9]), np.array([])).tolist() == [1.0, 1.0]
 
 
+@pytest.mark.parametrize("name", EVERY)
+def test_rounding_of_cosines_is_no_difference(name: str) -> None:
+    vector_ND = np.random.default_rng(0).normal(size=(500, 64)).astype(np.float32)
+    vector_ND /= np.linalg.norm(vector_ND, axis=1, keepdims=True)
+    score, null = (vector_ND * vector_ND).sum(1), (vector_ND * np.roll(vector_ND, 1, axis=0)).sum(1)
+    assert 0 < np.ptp(score) < 1e-6
+    assert (EVERY[name].clean_probability(score, null) == 1).all()
+
+
 @pytest.mark.parametrize("place", [-0.2, 0.05, 0.1, 0.6])
 @pytest.mark.parametrize("size", [1, 2, 500])
 @pytest.mark.parametrize("name", EVERY)

@@ -116,3 +116,11 @@ def test_weights_are_over_the_hypotheses_and_sides_are_their_sums() -> None:
     np.testing.assert_allclose(p_NH.mean(0)[[translation, source, everything]], [0.3, 0.1, 0.0], atol=0.02)
     flat = np.full((4, 3), 0.3)
     np.testing.assert_array_equal(triangle.weigh(flat, flat), np.eye(5)[[0] * 4])
+
+
+def test_right_pairs_of_one_similarity() -> None:
+    score, null, match, _ = draw({"translation": 0.4}, count=50, seed=1)
+    score[match[:, 2], 2] = 0.6
+    got = triangle.clean_probability(score, null)
+    assert np.isfinite(got).all()
+    assert ((got > 0.5) == match).all()

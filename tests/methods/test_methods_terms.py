@@ -175,7 +175,9 @@ def test_one_model_of_trine_is_infonce_with_three_sides() -> None:
 
 def test_uncertainty_of_trine_is_one_minus_what_was_fitted() -> None:
     method, rng = make("trine"), np.random.default_rng(0)
-    assert method.uncertainty(torch.rand(3, 5)).tolist() == [0.5] * 3
+    assert method.uncertainty(torch.rand(3, 5)) is None
+    method.calibrate(torch.rand(4, 2), torch.ones(4, dtype=torch.bool))
+    assert method.uncertainty(torch.rand(3, 5)) is None, "all right: how sure to be cannot be learned"
     top, lead = rng.uniform(0.1, 0.9, 20_000), rng.uniform(0.0, 0.1, 20_000)
     right = rng.random(20_000) < 1 / (1 + np.exp(-(4 * top + 30 * lead - 3.5)))
     method.calibrate(torch.from_numpy(np.stack([top, top - lead], axis=1)), torch.from_numpy(right))

@@ -248,10 +248,10 @@ class Evaluator:
             named["label"] = str(Label.parse(self.model.ensemble.heading()["label"]).translate_test())
         unc_Q = np.concatenate([unc_of[direction] for direction in DIRECTIONS]) if unc_of else np.nan
         self.add(about, signature, named, over_folds(scored), queries.assign(uncertainty=unc_Q), facts)
-        if unc_of and self.left_out and len(folds) == 1 and not corruption:
-            self._left_out(about, embedded)
-        elif o.ood and not (fused or reading or corruption):
+        if o.ood and not (fused or reading or corruption):
             self._out_of_distribution(about, embedded, signature)
+        elif unc_of and self.left_out and len(folds) == 1 and not corruption:
+            self._left_out(about, embedded)
 
     def add(
         self,
@@ -321,7 +321,7 @@ class Evaluator:
         else:
             what, kinds = HALVES, halves(embedded, about.target.data)
         if kinds is not None:
-            sizes = gallery_sizes([len(queries["v2t"].ids) for queries in kinds[0]])
+            sizes = gallery_sizes([len(queries["t2v"].gallery_GD) for queries in kinds[0]])
             signature = replace(signature, protocol=self._protocol(about.target, f"ood-{what}"), gallery=sizes)
             compared_with = {"of": what, "signature": str(signature)}
             self._add_separation(compared_with, self._scorer(about.lang, embedded), *kinds)

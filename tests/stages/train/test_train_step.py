@@ -191,7 +191,12 @@ def test_what_does_nothing_is_said_or_refused(workspace: Chain, tmp_path: Path) 
     assert "lr_warmup=500, and training has 3 steps" in done.err
     again = toy.ok(*command, "--set", "lr_warmup=500", workspace=workspace.root)
     assert "is trained already; --force trains it again" in again.err
-    assert "lora_rank=8" in workspace.ccr(*command, "--set", "lora_alpha=3").err
+    for setting, needed in [
+        ("lora_alpha=3", "lora_rank=8"),
+        ("lora_rank=8", "text_encoder=ngram"),
+        ("visual_frozen_layers=1", "finetune=true"),
+    ]:
+        assert needed in workspace.ccr(*command, "--set", setting).err
     folder = tinytext.save("bert", tmp_path / "bert")
     vocabulary = folder / "tokenizer.json"
     content = json.loads(vocabulary.read_text())
