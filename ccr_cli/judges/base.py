@@ -33,6 +33,8 @@ from torch import Tensor
 from ccr_cli import registry
 
 FloatArray = npt.NDArray[np.float64]
+ROUNDING = 1e-5
+"""Rounding error of cosines in float32."""
 P = TypeVar("P", Tensor, FloatArray)
 Q = TypeVar("Q", Tensor, FloatArray)
 
@@ -263,8 +265,8 @@ def epoch_scores(values: npt.ArrayLike, name: str, columns: tuple[int, ...] = ()
 
 
 def all_equal(values: FloatArray) -> bool:
-    """Whether the values (at least one) differ by no more than rounding."""
-    return bool(np.ptp(values) <= 1e-12 * max(1.0, float(np.abs(values).max())))
+    """Whether the values (at least one) differ by no more than rounding of cosines in float32."""
+    return bool(np.ptp(values) <= ROUNDING * max(1.0, float(np.abs(values).max())))
 
 
 def rising_interval(low: tuple[float, float], high: tuple[float, float]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ccr_cli.judges.base import Belief, FloatArray, Judge, Opinion, Readings, epoch_scores, rising_interval
+from ccr_cli.judges.base import ROUNDING, Belief, FloatArray, Judge, Opinion, Readings, epoch_scores, rising_interval
 from ccr_cli.judges.two_group import LEAST_LEAD, LEAST_WIDTH, MAX_SHARE_OF_LEAD, WIDTH
 
 HYPOTHESES = ("none", "translation", "visual", "source", "all")
@@ -32,8 +32,6 @@ _TETHER = 0.1
 the lower tail of clean pairs counts as mismatched: 4 % of clean Flickr8k-CN at 0.0002, but 0.6 % at 0.1, which is as
 good or better at 40 % noise of either kind."""
 _ROUNDS, _TOLERANCE, _TINY = 500, 1e-6, 1e-12
-_ROUNDING = 1e-5
-"""Rounding error of cosines in float32."""
 
 
 class Triangle(NamedTuple):
@@ -65,7 +63,7 @@ def sides(p_NH: FloatArray) -> FloatArray:
 def weigh(score_N3: npt.ArrayLike, null_M3: npt.ArrayLike) -> FloatArray:
     """Probability of each hypothesis for each triplet, shape (N, H), from the scores of `clean_probability`."""
     score_N3, null_M3 = epoch_scores(score_N3, "score_N3", (3,)), epoch_scores(null_M3, "null_M3", (3,))
-    if not len(score_N3) or len(null_M3) < 2 or (np.ptp(null_M3, axis=0) <= _ROUNDING).any():
+    if not len(score_N3) or len(null_M3) < 2 or (np.ptp(null_M3, axis=0) <= ROUNDING).any():
         return np.tile(np.eye(len(HYPOTHESES))[0], (len(score_N3), 1))
     z_N3 = (score_N3 - null_M3.mean(0)) / null_M3.std(0)
     return _posterior(fit(score_N3, null_M3), z_N3)
@@ -94,7 +92,7 @@ def _step(now: Triangle, x_N3: FloatArray) -> Triangle:
     total_3 = right_N3.sum(0)
     some_3, safe_3 = total_3 >= 1, np.maximum(total_3, 1)
     lead_3 = np.where(some_3, np.maximum(LEAST_LEAD, (right_N3 * x_N3).sum(0) / safe_3), now.right_3)
-    spread_3 = np.sqrt((right_N3 * (x_N3 - lead_3) ** 2).sum(0) / safe_3)
+    spread_3 = np.sqrt(np.maximum(0, (right_N3 * (x_N3 - lead_3) ** 2).sum(0)) / safe_3)  # below 0 by rounding
     right_width_3 = np.where(some_3, np.maximum(LEAST_WIDTH, spread_3), now.right_width_3)
     null = _TETHER * len(x_N3)
     weight_3 = wrong_N3.sum(0) + null
