@@ -317,10 +317,14 @@ class TripletReadings:
             yield rows, self.scores(one_BD @ two_BD.T), mask_BB
 
     def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor, Tensor]]:
-        """Rows, the vectors of both ends of the side, and mask of random batches."""
-        embedded = self._embedded
+        """Rows, the vectors of both ends of the side, and mask of random batches.
+
+        A rest of less than a quarter of a batch joins the last one: alone it would have next to no rivals.
+        """
+        embedded, size = self._embedded, self.batch_size
         order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded.item_N))
-        for rows in torch.split(torch.from_numpy(order).to(embedded.item_N.device), self.batch_size):
+        cuts = range(size, len(order) - max(2, size // 4) + 1, size)
+        for rows in torch.tensor_split(torch.from_numpy(order).to(embedded.item_N.device), [*cuts]):
             items = embedded.item_N[rows]
             ends = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
             yield rows.cpu().numpy(), ends[side[0]], ends[side[1]], negatives_BB(items, items)
