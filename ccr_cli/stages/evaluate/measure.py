@@ -321,7 +321,7 @@ class Evaluator:
         else:
             what, kinds = HALVES, halves(embedded, about.target.data)
         if kinds is not None:
-            sizes = gallery_sizes([len(queries["v2t"].ids) for queries in kinds[0]])
+            sizes = gallery_sizes([len(queries["t2v"].gallery_GD) for queries in kinds[0]])
             signature = replace(signature, protocol=self._protocol(about.target, f"ood-{what}"), gallery=sizes)
             compared_with = {"of": what, "signature": str(signature)}
             self._add_separation(compared_with, self._scorer(about.lang, embedded), *kinds)

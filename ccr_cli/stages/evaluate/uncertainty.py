@@ -223,7 +223,16 @@ def halves(embedded: EmbeddedGallery, data: dataset.Dataset) -> KnownAndUnknown:
         raise ArtifactError("a gallery of 1 item cannot be halved", hint="leave --ood half out")
     half_N = np.random.default_rng(SEED).permutation(np.arange(number) % 2)
     one, other = embedded.folds(half_N[code_V], 2)
-    return [one.queries(), other.queries()], [one.queries(other), other.queries(one)]
+    known, unknown = [(one, one), (other, other)], [(one, other), (other, one)]
+    return [_asking(*sides) for sides in known], [_asking(*sides) for sides in unknown]
+
+
+def _asking(own: EmbeddedGallery, searched: EmbeddedGallery) -> ByDirection:
+    """The queries of a gallery that search another; an item without a caption to find asks nothing."""
+    queries, item_T, first = own.queries(searched), own.gallery.item_T, own.gallery.first_T
+    rows, v2t = np.unique(item_T if first is None else item_T[first]), queries["v2t"]
+    ids, on_Q = [v2t.ids[row] for row in rows], torch.from_numpy(rows).to(v2t.query_QD.device)
+    return queries | {"v2t": Queries(ids, ids, v2t.query_QD[on_Q], v2t.gallery_GD)}
 
 
 def separations(

@@ -117,6 +117,22 @@ def test_a_query_meets_its_item_once_and_once_not(chain: Chain) -> None:
         halves(whole, data)
 
 
+def test_an_item_without_captions_has_no_match_anywhere_but_stays_in_the_gallery(tmp_path: Path) -> None:
+    root, mute = tmp_path, "red-cross"
+    folder = toy.toy()
+    assert [mute, "test"] in [item[:2] for item in folder.items]
+    folder.captions = [caption for caption in folder.captions if caption[1] != mute or caption[2] != "es"]
+    toy.ok("data", "import", folder.write(root / "source"), workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root)
+    options = ("--ood", "half", "--lang", "es", "--queries", "human", *CPU)
+    result, *_ = evaluation.results(toy.ok("evaluate", *options, workspace=root).made)
+    told = result["ood"]
+    assert [(told[d]["known"], told[d]["unknown"]) for d in ("t2v", "v2t")] == [(11, 11), (11, 11)]
+    assert Signature.parse(told["signature"]).gallery == "2x6" and result["signature"].gallery == "12"
+
+
 def test_captions_of_another_data_set_ask(finished: Chain) -> None:
     other = toy.toy("other")
     other.extra = ""
