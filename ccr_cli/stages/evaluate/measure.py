@@ -248,10 +248,10 @@ class Evaluator:
             named["label"] = str(Label.parse(self.model.ensemble.heading()["label"]).translate_test())
         unc_Q = np.concatenate([unc_of[direction] for direction in DIRECTIONS]) if unc_of else np.nan
         self.add(about, signature, named, over_folds(scored), queries.assign(uncertainty=unc_Q), facts)
-        if unc_of and self.left_out and len(folds) == 1 and not corruption:
-            self._left_out(about, embedded)
-        elif o.ood and not (fused or reading or corruption):
+        if o.ood and not (fused or reading or corruption):
             self._out_of_distribution(about, embedded, signature)
+        elif unc_of and self.left_out and len(folds) == 1 and not corruption:
+            self._left_out(about, embedded)
 
     def add(
         self,

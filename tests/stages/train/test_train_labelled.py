@@ -15,6 +15,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run
 from ccr_cli.artifacts.evaluation import read_outside
+from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
@@ -260,6 +261,22 @@ def test_categories_left_out_are_not_trained_on_and_told_apart(copy: Chain) -> N
     html = page.file("report.html").read_text(encoding="utf-8")
     assert "with and without a match in the gallery: categories left out of training" in html
     assert "categories against its uncertainty" in html
+
+
+def test_ood_asks_what_it_says_with_categories_left_out_too(copy: Chain) -> None:
+    options = ("--method", "fume", *SMALL, "--epochs", "1", "--set", "left_out=11,14", "--name", "fewer")
+    made = toy.ok("train", *options, workspace=copy.root).made
+    for asked in ((), ("--ood", "half")):
+        done = toy.ok("evaluate", made.path, "--protocol", "full", *asked, *CPU, workspace=copy.root)
+        (result,) = results(done.made)
+        assert result["signature"].protocol == "full-without-11,14" and result["signature"].gallery == "8"
+        ood = result["ood"]
+        if asked:
+            signed = Signature.parse(ood["signature"])
+            assert signed.protocol == "full-ood-half-seed0-without-11,14" and signed.gallery == "2x4"
+            assert (ood["of"], ood["v2t"]["known"], ood["v2t"]["unknown"]) == ("half-seed0", 8, 8)
+        else:
+            assert (ood["left_out"], ood["v2t"]["known"], ood["v2t"]["unknown"]) == ([11, 14], 8, 4)
 
 
 def entropies(method: Any, x_VD: torch.Tensor) -> np.ndarray:
