@@ -13,7 +13,14 @@ from torch.nn.functional import normalize
 
 from ccr_cli.judges.base import Belief, Opinion, load_judge
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.shared.judging import TripletEmbeddings, TripletReadings, by_model, columns, judge_triplets, mean_opinion
+from ccr_cli.stages.shared.judging import (
+    TripletEmbeddings,
+    TripletReadings,
+    by_model,
+    columns,
+    judge_triplets,
+    mean_opinion,
+)
 
 HOW: dict[str, Any] = {"seed": 0, "batch_size": 4}
 
