@@ -224,7 +224,7 @@ class TripletReadings:
             lexicons = {"parallel text": parallel_lexicon(path, triplets.source, triplets.target)}
         else:
             lexicons = {"words": Lexicon(source, target)}
-        if witness := witness_lexicon(triplets.source, triplets.target, self._back, triplets.references):
+        if witness := witness_lexicon(triplets.source, triplets.target, self._backs, triplets.references):
             lexicons["words of other translations"] = witness
         if self.config.dictionary:
             lexicons["dictionary"] = Lexicon(source, target, read_dictionary(Path(self.config.dictionary)))
@@ -234,19 +234,20 @@ class TripletReadings:
         return {name: lexicon.scores(source, target) for name, lexicon in lexicons.items()}
 
     @property
-    def _back(self) -> list[str] | None:
-        """The back-translations, unless parallel text replaces them."""
-        return None if self.config.parallel else self.triplets.back
+    def _backs(self) -> list[str | None]:
+        """The back-translations (N), None where missing; all None if parallel text replaces them."""
+        return [None] * len(self.triplets) if self.config.parallel else self.triplets.backs
 
     def witness_scores(self) -> dict[str, tuple[FloatArray, FloatArray]]:
         """Scores of each available witness, by name, of the triplets (N,) and of the same shuffled ones (M,)."""
         triplets, number = self.triplets, len(self.triplets)
         left, right = self._few_strangers()
         found = {name: (score[:number], score[number:]) for name, score in self._lexical().items()}
-        if (back := self._back) is not None:
-            backs = back + [back[i] for i in right]
-            sources = triplets.source + [triplets.source[i] for i in left]
-            chrf = sentence_chrf(backs, [[text] for text in sources])
+        backs = self._backs + [self._backs[i] for i in right]
+        sources = triplets.source + [triplets.source[i] for i in left]
+        if known := {row: text for row, text in enumerate(backs) if text is not None}:
+            chrf = np.full(len(backs), np.nan)
+            chrf[list(known)] = sentence_chrf(list(known.values()), [[sources[row]] for row in known])
             found["way back"] = chrf[:number], chrf[number:]
         if self.config.sentence_encoder:
             found["margin"] = self.margin()
@@ -316,10 +317,14 @@ class TripletReadings:
             yield rows, self.scores(one_BD @ two_BD.T), mask_BB
 
     def ends(self, side: str) -> Iterator[tuple[npt.NDArray[np.int64], Tensor, Tensor, Tensor]]:
-        """Rows, the vectors of both ends of the side, and mask of random batches."""
-        embedded = self._embedded
+        """Rows, the vectors of both ends of the side, and mask of random batches.
+
+        A rest of less than a quarter of a batch joins the last one: alone it would have next to no rivals.
+        """
+        embedded, size = self._embedded, self.batch_size
         order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded.item_N))
-        for rows in torch.split(torch.from_numpy(order).to(embedded.item_N.device), self.batch_size):
+        cuts = range(size, len(order) - max(2, size // 4) + 1, size)
+        for rows in torch.tensor_split(torch.from_numpy(order).to(embedded.item_N.device), [*cuts]):
             items = embedded.item_N[rows]
             ends = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
             yield rows.cpu().numpy(), ends[side[0]], ends[side[1]], negatives_BB(items, items)

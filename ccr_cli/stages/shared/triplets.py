@@ -108,7 +108,7 @@ class Triplets:
         )
 
     def correct(self, rows_N: npt.NDArray[np.bool_], texts_N: npt.NDArray[np.object_]) -> "Triplets":
-        """Corrects the translations of some rows, which then match; drops back-translations, which no longer fit."""
+        """Corrects the translations of some rows, which then match; drops their back-translations."""
         if not rows_N.any():
             return self
         wrong = self.wrong
@@ -120,7 +120,8 @@ class Triplets:
             intact |= {PARTLY: wrong[PARTLY] & ~rows_N} if PARTLY in wrong else {}
             wrong = wrong.assign(**intact)
         target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
-        return replace(self, target=list(target), backs=[None] * len(self), back=None, wrong=wrong)
+        backs = np.where(rows_N, None, np.array(self.backs, dtype=object))
+        return replace(self, target=list(target), backs=list(backs), back=None, wrong=wrong)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, noise, run, translation
-from ccr_cli.judges.base import FloatArray
+from ccr_cli.judges.base import FloatArray, load_judge
 from ccr_cli.judges.two_group import clean_probability
 from ccr_cli.stages.shared.judging import TripletReadings
 from ccr_cli.stages.shared.triplets import Triplets, training_triplets
@@ -139,3 +139,28 @@ def test_who_reads_no_way_back_loses_nothing_and_a_judge_that_does_says_so(one_l
     assert made.counts["triplets"] == 48
     done = toy.ok("diagnose", made.path, "--judge", "translation", "--device", "cpu", workspace=one_lost)
     assert done.made.counts["pairs"] == 47 and "warning: 1 triplet " in done.err
+
+
+def test_one_missing_way_back_takes_that_witness_from_its_caption_alone(one_lost: Path) -> None:
+    chain = Chain(one_lost / "source", one_lost)
+    translated = translation.read(chain.find("translation"))
+    data, feats = dataset.read(chain.find("dataset")), chain.find("features")
+    found = training_triplets(data, {"es": {"": translated}}, None, feats)
+    lost_N = np.array([text is None for text in found.backs])
+    assert lost_N.sum() == 1 and found.back is None
+    readings = TripletReadings(found, 0, None, 0, lambda sim_BB: sim_BB)
+    scores = readings.witness_scores()
+    score_N, null_M = scores["way back"]
+    assert (np.isnan(score_N) == lost_N).all() and (score_N[~lost_N] == 100).all()
+    assert np.isnan(null_M).sum() <= 1 and np.nanmean(null_M) < 100
+    assert "words of other translations" in scores and np.isfinite(scores["words of other translations"][0]).all()
+    assert np.isfinite(load_judge("fusion").judge(readings, "").p.VT).all()
+
+
+def test_a_correction_drops_its_own_way_back_alone(sources: Chain) -> None:
+    found = triplets(sources, sources.find("translation"))
+    rows_N = np.arange(len(found)) == 3
+    corrected = found.correct(rows_N, np.full(len(found), "corregido", dtype=object))
+    assert [text == "corregido" for text in corrected.target] == list(rows_N)
+    assert corrected.back is None and found.back is not None
+    assert corrected.backs == [None if gone else text for gone, text in zip(rows_N, found.back, strict=True)]

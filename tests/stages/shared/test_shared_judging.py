@@ -13,7 +13,14 @@ from torch.nn.functional import normalize
 
 from ccr_cli.judges.base import Belief, Opinion, load_judge
 from ccr_cli.nets.ragged import mean_rows
-from ccr_cli.stages.shared.judging import TripletEmbeddings, by_model, columns, judge_triplets, mean_opinion
+from ccr_cli.stages.shared.judging import (
+    TripletEmbeddings,
+    TripletReadings,
+    by_model,
+    columns,
+    judge_triplets,
+    mean_opinion,
+)
 
 HOW: dict[str, Any] = {"seed": 0, "batch_size": 4}
 
@@ -139,3 +146,24 @@ def test_opinions_of_several_models_are_columns_of_one_belief_and_its_mean() -> 
     (alone,) = by_model(columns(opinions[:1]).map(torch.from_numpy))
     np.testing.assert_array_equal(alone.p.VT, opinions[0].p.VT)
     assert mean_opinion(opinions[:1]) is opinions[0] and columns(opinions[:1]) is opinions[0].p
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "sizes"),
+    [(9, 4, [4, 5]), (10, 4, [4, 4, 2]), (8, 4, [4, 4]), (3, 4, [3]), (5, 4, [5]), (257, 128, [128, 129]), (1, 4, [1])],
+)
+def test_no_pair_is_judged_without_rivals(number: int, size: int, sizes: list[int]) -> None:
+    one_ND = normalize(torch.randn(number, 5, generator=torch.Generator().manual_seed(1)), dim=1)
+    seen = TripletEmbeddings(one_ND, one_ND, -one_ND, torch.arange(number))
+    readings = TripletReadings(SimpleNamespace(), 0, seen, size, lambda sim_BB: sim_BB)  # type: ignore[arg-type]
+    rows = [rows_B for rows_B, _, _ in readings.batches("ST")]
+    assert list(map(len, rows)) == sizes and sorted(np.concatenate(rows)) == list(range(number))
+    opinion = load_judge("argmax").judge(readings, "cross_lingual")
+    np.testing.assert_array_equal(opinion.p.ST, np.full(number, number == 1))
+
+
+def test_batches_with_a_usual_rest_are_as_long_as_they_were() -> None:
+    one_ND = torch.ones(300, 1)
+    seen = TripletEmbeddings(one_ND, one_ND, one_ND, torch.arange(300))
+    readings = TripletReadings(SimpleNamespace(), 0, seen, 128, lambda sim_BB: sim_BB)  # type: ignore[arg-type]
+    assert [len(rows_B) for rows_B, *_ in readings.ends("VT")] == [128, 128, 44]

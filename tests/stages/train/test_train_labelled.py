@@ -15,6 +15,7 @@ from toy import Chain
 
 from ccr_cli.artifacts import base, dataset, evaluation, run
 from ccr_cli.artifacts.evaluation import read_outside
+from ccr_cli.artifacts.signature import Signature
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.losses.credibility import credibility
@@ -271,7 +272,7 @@ def test_ood_asks_what_it_says_with_categories_left_out_too(copy: Chain) -> None
         assert result["signature"].protocol == "full-without-11,14" and result["signature"].gallery == "8"
         ood = result["ood"]
         if asked:
-            signed = evaluation.Signature.parse(ood["signature"])
+            signed = Signature.parse(ood["signature"])
             assert signed.protocol == "full-ood-half-seed0-without-11,14" and signed.gallery == "2x4"
             assert (ood["of"], ood["v2t"]["known"], ood["v2t"]["unknown"]) == ("half-seed0", 8, 8)
         else:
