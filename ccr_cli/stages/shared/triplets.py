@@ -120,8 +120,8 @@ class Triplets:
             intact |= {PARTLY: wrong[PARTLY] & ~rows_N} if PARTLY in wrong else {}
             wrong = wrong.assign(**intact)
         target = np.where(rows_N, texts_N, np.array(self.target, dtype=object))
-        backs = np.where(rows_N, None, np.array(self.backs, dtype=object))
-        return replace(self, target=list(target), backs=list(backs), back=None, wrong=wrong)
+        backs = [None if corrected else back for corrected, back in zip(rows_N, self.backs, strict=True)]
+        return replace(self, target=list(target), backs=backs, back=None, wrong=wrong)
 
 
 @dataclass(frozen=True)
