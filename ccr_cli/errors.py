@@ -74,7 +74,10 @@ def no_share(option: str, value: float) -> UsageError:
 
 
 def no_file(path: Path, option: str = "") -> UsageError:
-    """The error for a file or folder that does not exist; `option` is the one that named it, if any."""
+    """The error for what does not exist, or is a folder instead of a file; `option` named it, if any."""
+    if path.is_dir():
+        problem = f"{option and f'{option}: '}{path} is a folder, not a file"
+        return UsageError(problem, f"name a file in it: ls {shlex.quote(str(path))}")
     folder = next((above for above in path.parents if above.is_dir()), Path())
     with os.scandir(folder) as beside:
         near = nearest(path.name, (each.name for each in itertools.islice(beside, MOST_LISTED)), 1)

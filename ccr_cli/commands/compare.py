@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
+from ccr_cli.errors import UsageError
 from ccr_cli.report.words.numbers import decimal, ends, mean_sd
 from ccr_cli.stages.evaluate.options import ComparisonOptions
 from ccr_cli.stages.shared.options import option
@@ -30,6 +31,8 @@ def compare(
     computed over items; all queries of an item stay together. The table goes to standard output, the verdict in words
     to standard error; -v adds signatures, and standard deviations in TSV.
     """
+    if latex and call.json:
+        raise UsageError("--json and --latex are two forms of one output", hint="leave one out")
     inputs = call.inputs()
     from ccr_cli.stages.evaluate.compare import compare as stage
     from ccr_cli.stages.evaluate.compare import latex as to_latex

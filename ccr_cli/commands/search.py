@@ -62,7 +62,7 @@ def search(
     try:
         inputs = call.inputs()
     except ArtifactError as error:
-        if query is not None and call.artifacts and " " not in query:
+        if query is not None and call.artifacts and "-" not in call.artifacts and " " not in query:
             quoted = f"{error.hint}; a query of several words is in quotes: ccr search '{query} {call.artifacts[0]}'"
             raise ArtifactError(error.message, quoted) from None
         if named in (None, "-"):

@@ -32,6 +32,7 @@ def translate(
     engines = options.engines()
     if "help" in options.settings and (engines != ["auto"] or not options.lang):
         list_options("translators", "hf" if engines[0] == "auto" else engines[0])
+    mismatch.check()
     noise = list(dict.fromkeys(mismatch.noise or []))
     if not noise:
         options.check()

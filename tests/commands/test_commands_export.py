@@ -60,6 +60,18 @@ def test_an_evaluation_of_another_run(chain: Chain) -> None:
     assert not (chain.root / "exports").exists()
 
 
+def test_what_the_run_does_not_come_from_is_refused(finished: Chain, tmp_path: Path) -> None:
+    root, run = finished.root, finished.find("run", "uml")
+    own = [finished.find(kind).path for kind in ("dataset", "features", "translation")]
+    own.append(finished.find("diagnosis", "uml").path)
+    other = toy.ok("data", "import", toy.toy("other").write(tmp_path / "other"), workspace=root).made
+    words = toy.ok("translate", other.path, "--lang", "es", workspace=root).made
+    assert toy.ccr("export", run.path, *own, "--dry-run", workspace=root).code == 0
+    for made, code in ((other, 2), (words, 2), (finished.find("noise"), 0), (finished.find("diagnosis", "infonce"), 4)):
+        done = toy.ccr("export", run.path, *own, made.path, "--dry-run", workspace=root)
+        assert done.code == code and (code == 0 or made.name in done.err), done.err
+
+
 def test_a_dry_run(chain: Chain) -> None:
     run = chain.find("run", "uml")
     rows = dict(

@@ -137,6 +137,9 @@ class EvaluationOptions:
         if self.split == ALL and not self.file:
             problem = "--split all searches the items of training too, so it needs queries of your own"
             raise UsageError(problem, hint="--queries FILE, a table with the columns text and item; or --split test")
+        if self.file and self.caption_set is not None:
+            problem = f"--queries {self.queries} brings its own captions, and --caption-set {self.caption_set} has none"
+            raise UsageError(problem, hint="leave one out")
         if self.queries and text:
             raise UsageError(f"--queries {self.queries} does not go with --task text, which chooses its sentences")
         if self.queries not in ("", HUMAN) and self.zero_shot:
@@ -153,6 +156,13 @@ class EvaluationOptions:
     def weight(self) -> float:
         """The query's own weight in score fusion."""
         return 0.0 if self.translate_test else self.beta
+
+    @property
+    def fusion_flag(self) -> str:
+        """The flag that changes score fusion; empty if none does."""
+        usual = EvaluationOptions
+        weight = f"--fusion-weight {self.beta:g}" if self.beta != usual.beta else ""
+        return weight or (f"--fusion {self.fusion}" if self.fusion != usual.fusion else "")
 
     @property
     def file(self) -> Path | None:

@@ -53,6 +53,9 @@ def evaluate(
     targets = other_targets(inputs, ensemble, options) if options.zero_shot else [own_target(inputs, ensemble, options)]
     if not (options.queries or text) and any(kind == MT for target in targets for _, kind in target.queries):
         options = replace(options, queries=MT)
+    if options.fusion_flag and (text or not any(target.fused for target in targets)):
+        hint = "leave it out: only people's queries that ccr translate --with-queries translated are fused"
+        raise UsageError(f"{options.fusion_flag} has no effect: no query here is fused with a translation", hint)
     outsiders = None
     if foreign:
         (target,) = targets

@@ -75,6 +75,13 @@ class Target:
         return used, protocol
 
     @property
+    def fused(self) -> bool:
+        """Whether any query is fused with its translation."""
+        ids = self.translated_queries.index[self.translated_queries["text"].fillna("") != ""]
+        others = [query for query in self.queries if query[0] != self.data.source_lang]
+        return any(self.captions(self.split, *query)[0]["caption_id"].isin(ids).any() for query in others)
+
+    @property
     def data(self) -> Dataset:
         """The data set of the split."""
         return self.split.data

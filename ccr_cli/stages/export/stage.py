@@ -30,7 +30,7 @@ from ccr_cli.stages.export.model_card import CardFacts, ExportedEncoder, card, t
 from ccr_cli.stages.export.options import ExportOptions
 from ccr_cli.stages.export.text_side import tokenizer_of, write_layers, write_text
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
-from ccr_cli.stages.shared.inputs import Inputs, require_parent
+from ccr_cli.stages.shared.inputs import Inputs, refuse_unread, require_parent
 from ccr_cli.stages.shared.load_run import load_method
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.triplets import read_visuals
@@ -89,9 +89,10 @@ def export_run(
         onnx_text.require(settings["text_encoder"]["kind"])
         if settings["text_encoder"].get("pad_id") is not None:
             raise UsageError("ONNX pads texts to equal length, which a SigLIP reads as text", hint="leave --onnx out")
-    for artifact in (a for a in inputs.named if a.kind == "evaluation"):
+    refuse_unread(inputs, trained)
+    for artifact in (a for a in inputs.named if a.kind in ("evaluation", "diagnosis")):
         require_parent(artifact, trained)
-        if evaluation.run_id(artifact) != trained.id:
+        if artifact.kind == "evaluation" and evaluation.run_id(artifact) != trained.id:
             problem = f"{artifact.name} evaluates several runs as one"
             raise UsageError(problem, hint="leave it out: an export is of one run")
     evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)

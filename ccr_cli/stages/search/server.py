@@ -131,6 +131,10 @@ class Service:
             raise HTTPException(400, "the query is empty")
         if lang is not None and lang not in self.searcher.langs:
             raise HTTPException(400, f"languages: {', '.join(self.searcher.langs)}")
+        options = self.searcher.options
+        if options.find == "captions" and lang not in (None, options.lang):
+            found = options.lang or "all languages"
+            raise HTTPException(400, f"captions in {found} are searched: ccr serve --find captions --lang {lang}")
 
         answer: Future[dict[str, Any]] = Future()
         with self._lock:
@@ -230,7 +234,7 @@ def application(service: Service, rules: AccessRules) -> Guard:
 
     @app.post("/search")
     async def by_picture(request: Request, top: Top = 10) -> dict[str, Any]:
-        if not request.headers.get("content-type", "").startswith("image/"):
+        if not request.headers.get("content-type", "").lower().startswith("image/"):
             raise HTTPException(415, "the body must be a picture with content-type image/...")
         return await service.picture(await request.body(), top)
 

@@ -126,6 +126,18 @@ def declared(
     return default if own else shared.get(name)
 
 
+def mismatch_flags(options: Any) -> list[str]:
+    """The flags that describe a mismatch and differ from their defaults, such as `--noise-seed 1`."""
+    names = [name for name in SHARED if name.startswith("noise_") and getattr(options, name) != SHARED[name].default]
+    return [f"--{name.replace('_', '-')} {getattr(options, name)}" for name in names]
+
+
+def refuse_without_noise(flags: Sequence[str]) -> None:
+    """Refuses flags that describe a mismatch where none is drawn (UsageError)."""
+    if flags:
+        raise UsageError(f"{flags[0]} has no effect without --noise", hint="add --noise 0.4")
+
+
 KINDS = {
     "translate": ("dataset",),
     "extract": ("dataset",),

@@ -18,6 +18,7 @@ from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, UsageError, no_share
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, require_parent
 from ccr_cli.stages.shared.judged_texts import judged
+from ccr_cli.stages.shared.options import mismatch_flags, refuse_without_noise
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
 
@@ -214,20 +215,24 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
 
     Raises:
         ArtifactError: If the given noise is of another data set.
-        UsageError: If both a noise artifact and a ratio are given, or there are no translations to switch.
+        UsageError: If both a noise artifact and options of a mismatch are given, or such options and no ratio; or if
+            there are no translations to switch.
     """
     ratio, style, target = options.noise, options.noise_style, options.noise_target
     seed = options.seed if options.noise_seed is None else options.noise_seed
-    named = [a for a in inputs.named if a.kind == "noise"]
+    named, flags = [a for a in inputs.named if a.kind == "noise"], mismatch_flags(options)
     targets = [str(a.request["target"]) for a in named] or ([mismatch.target_of(style, target)] if ratio else [])
     if not sources.translated and set(targets) - {"pair"}:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")
     if named:
         artifact = inputs.one("noise", "")
-        if ratio is not None:
-            raise UsageError(f"{artifact.path} and --noise both set the mismatch", hint="leave one out")
+        if ratio is not None or flags:
+            flag = flags[0] if ratio is None else "--noise"
+            raise UsageError(f"{artifact.path} and {flag} both set the mismatch", hint="leave one out")
         require_parent(artifact, sources.data)
         return replace(sources, noise=artifact)
+    if ratio is None:
+        refuse_without_noise(flags)
     if not ratio:
         return sources
     draw = partial(

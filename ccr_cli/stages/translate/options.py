@@ -7,7 +7,7 @@ from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.errors import UsageError
-from ccr_cli.stages.shared.options import option
+from ccr_cli.stages.shared.options import mismatch_flags, option, refuse_without_noise
 
 _SEPARATOR = "\n"
 
@@ -80,3 +80,8 @@ class MismatchOptions:
     noise_target: str | None = None
     noise_seed: int | None = None
     seed: int = 0
+
+    def check(self) -> None:
+        """Checks what needs no data; UsageError if an option has no effect."""
+        if not self.noise:
+            refuse_without_noise([*mismatch_flags(self), *([f"--seed {self.seed}"] if self.seed else [])])

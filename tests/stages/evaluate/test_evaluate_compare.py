@@ -267,6 +267,11 @@ def test_one_is_not_two(words: tuple[str, ...], code: int, message: str, chain: 
     assert (done.code, done.out) == (code, "") and message in done.err
 
 
+def test_two_forms_of_one_output(chain: Chain) -> None:
+    done = toy.ccr("compare", "--by", "none", "--json", "--latex", workspace=chain.root)
+    assert (done.code, done.out) == (2, "") and "--json and --latex" in done.err
+
+
 def test_without_words_it_compares_what_fits(chain: Chain) -> None:
     done = toy.ok("compare", "--by", "none", "--json", workspace=chain.root)
     found = json.loads(done.out)["comparisons"]

@@ -62,6 +62,7 @@ def test_the_request_holds_what_can_change_the_result(changes: dict[str, Any], m
         ({"corruption": "drop"}, "--corrupt 0.3"),
         ({"task": "text", "ood": "half"}, "--task text"),
         ({"drop_leaks": True}, "--zero-shot"),
+        ({"queries": "q.csv", "caption_set": "main"}, "--caption-set main"),
         ({"queries": "q.csv", "zero_shot": True}, "ccr data import test=q.csv --lang"),
     ],
 )

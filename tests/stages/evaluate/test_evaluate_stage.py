@@ -238,6 +238,18 @@ def test_fusion_with_beta_1_is_the_target_alone(fusion: str, finished: Chain) ->
     assert first.equals(second)
 
 
+@pytest.mark.parametrize("options", [("--queries", "mt"), ("--lang", "en"), ("--task", "text"), ("--split", "train")])
+@pytest.mark.parametrize("fusion", [("--fusion-weight", "0.5"), ("--fusion", "minmax")])
+def test_fusion_of_queries_that_nothing_is_fused_with_is_refused(
+    options: tuple[str, str], fusion: tuple[str, str], chain: Chain
+) -> None:
+    run = chain.find("run", "uml").path
+    assert chain.ccr("evaluate", run, *options, "--dry-run").code == 0
+    done = chain.ccr("evaluate", run, *options, *fusion, "--dry-run")
+    assert (done.code, done.out) == (2, "") and f"{' '.join(fusion)} has no effect" in done.err
+    assert "leave it out" in done.err
+
+
 @pytest.mark.slow
 def test_a_query_without_translation_stands_alone(tmp_path: Path) -> None:
     """One of the twelve Spanish test queries cannot be translated; the others are fused as ever."""

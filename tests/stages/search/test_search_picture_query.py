@@ -125,6 +125,11 @@ def test_what_is_no_picture_is_refused(chain: Chain, tmp_path: Path) -> None:
         assert (done.code, done.out) == (2, "") and Path(path).name in done.err and "Error:" not in done.err, path
 
 
+def test_a_folder_is_no_picture(chain: Chain, tmp_path: Path) -> None:
+    done = chain.ccr("search", "--image", tmp_path, chain.find("run", "uml").path, *CPU)
+    assert done.code == 2 and f"{tmp_path} is a folder, not a file\n  try: name a file in it: ls" in done.err
+
+
 def test_features_of_others_have_no_encoder_here(workspace: Chain, tmp_path: Path) -> None:
     data = dataset.read(workspace.find("dataset"))
     rows = {item: np.ones((1, 8), np.float32) * i for i, item in enumerate(data.items["item_id"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import toy
 from fastapi import HTTPException
 from toy import Chain
 
@@ -156,6 +158,41 @@ def test_an_internal_error_is_counted(searcher: Searcher, monkeypatch: pytest.Mo
     assert (
         found['ccr_requests_total{method="GET",path="/search",status="500"}'] == 1 == found["ccr_request_seconds_count"]
     )
+
+
+def test_a_language_that_is_not_searched_is_refused(chain: Chain) -> None:
+    inputs = Inputs.from_paths(Workspace(chain.root), [str(chain.find("run", "uml").path)])
+
+    def found(own: str | None, asked: str | None) -> set[str] | str:
+        service = Service(open_searcher(inputs, SearchOptions("captions", own, device="cpu")))
+        try:
+            return {hit["lang"] for hit in asyncio.run(service.text("rojo", asked, 100))["hits"]}
+        except HTTPException as error:
+            assert error.status_code == 400
+            return str(error.detail)
+
+    assert found(None, None) == {"es", "en"}
+    assert found("es", "es") == found("es", None) == {"es"}
+    assert found(None, "es") == "captions in all languages are searched: ccr serve --find captions --lang es"
+    assert "captions in es are searched" in found("es", "en")
+    assert "languages: es, en" in found(None, "fr")
+
+
+@pytest.mark.parametrize(("kind", "status"), [("IMAGE/PNG", 200), ("image/png", 200), ("text/plain", 415)])
+def test_a_media_type_in_any_case(kind: str, status: int, searcher: Searcher) -> None:
+    picture, sent = io.BytesIO(), list[Any]()
+    toy.draw("red-ring").save(picture, "png")
+    headers = [(b"host", b"localhost"), (b"content-type", kind.encode())]
+    scope = {"type": "http", "method": "POST", "path": "/search", "query_string": b"", "headers": headers}
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": picture.getvalue()}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(application(Service(searcher), AccessRules())(scope, receive, send))
+    assert sent[0]["status"] == status
 
 
 class Replaced:

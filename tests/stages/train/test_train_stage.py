@@ -121,6 +121,23 @@ def test_training_is_clean_whatever_lies_in_the_workspace(workspace: Chain) -> N
     assert made.request["noise"] is None and not made.has_parent("noise")
 
 
+@pytest.mark.parametrize("flag", [("--noise-style", "image"), ("--noise-target", "pair"), ("--noise-seed", "0")])
+def test_options_of_a_mismatch_that_is_not_drawn_are_refused(flag: tuple[str, str], sources: Chain) -> None:
+    train = ("train", "--method", "infonce", "--dry-run", *flag)
+    done = sources.ccr(*train)
+    assert (done.code, done.out) == (2, "") and f"{' '.join(flag)} has no effect" in done.err
+    assert "try: add --noise 0.4" in done.err
+    drawn = sources.find("noise").path
+    done = sources.ccr(*train, drawn)
+    assert (done.code, done.out) == (2, "") and f"{drawn} and {' '.join(flag)} both set the mismatch" in done.err
+    assert sources.ccr(*train, "--noise", "0").code == 0, "one value of several that a script tries"
+
+
+def test_a_sweep_brings_the_noise_of_a_mismatch(sources: Chain) -> None:
+    done = toy.ok("train", "--noise-target", "pair", "--sweep", "noise=0,0.4", "--dry-run", workspace=sources.root)
+    assert "2 to do" in done.err
+
+
 def test_artifacts_hold_no_pickle_and_no_archive(chain: Chain) -> None:
     kinds = {".json", ".jsonl", ".toml", ".tsv", ".parquet", ".npy", ".safetensors", ".txt"}
     for artifact in Workspace(chain.root).artifacts():
