@@ -32,7 +32,7 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.logistic import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
-from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.options import SearchOptions, require_text
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
@@ -359,7 +359,7 @@ class Searcher:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
         rest = iter(queries)
         while batch := list(islice(rest, BATCH)):
-            if not all(query.strip() for query in batch):
+            if not all(require_text(query, f"the query {query!r}").strip() for query in batch):
                 raise UsageError("the query is empty", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
 
