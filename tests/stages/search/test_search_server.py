@@ -248,7 +248,8 @@ def test_a_picture_whose_name_is_too_long_for_a_file_is_missing(tmp_path: Path) 
     for item in long:
         item[3] = f"{'x' * 300}.png"
     toy.ok("data", "import", folder.write(tmp_path / "long", pictures=False), workspace=root)
-    np.savez(tmp_path / "f.npz", **{item[0]: rng.normal(size=(1, 16)).astype("float32") for item in folder.items})
+    rows: Any = {item[0]: rng.normal(size=(1, 16)).astype("float32") for item in folder.items}
+    np.savez(tmp_path / "f.npz", **rows)
     toy.ok("extract", "--from", tmp_path / "f.npz", workspace=root)
     toy.ok("translate", "--lang", "es", workspace=root)
     run = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
