@@ -547,10 +547,13 @@ def search(
     Raises:
         UsageError: If there is neither a query nor a picture, or both.
     """
-    if image is not None and isinstance(query, Result):
+    if image is not None and query is not None:
         artifacts, query = (query, *artifacts), None
     with _call(search, locals()) as call:
-        texts = [] if query is None else _texts(query)
+        texts: list[Any] = [*query] if isinstance(query, Iterable) and not isinstance(query, str) else [query]
+        texts = [] if query is None else texts
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise UsageError(f"the query {wrong[0]!r} is no text", 'ccr.search("gato", run)')
         if bool(texts) == (image is not None):
             raise UsageError("search with words or with image=: exactly one of them", 'ccr.search("gato", run)')
         asked, options = call.options(QueryOptions), call.options(SearchOptions)

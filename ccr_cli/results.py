@@ -182,7 +182,7 @@ class DiagnosisResult(Result):
 
     def worst(self, count: int = 20) -> WorstPairs:
         """The most suspicious pairs as `WorstPairs`; UsageError if the count is no whole number above 0."""
-        if not isinstance(count, Integral) or count < 1:
+        if isinstance(count, bool) or not isinstance(count, Integral) or count < 1:
             raise UsageError(f"worst({count!r}): expected a whole number, at least 1")
         from ccr_cli.stages.diagnose.suspects import judged_pairs, most_suspicious
 

@@ -192,6 +192,9 @@ def test_nothing_is_printed_unless_asked(
         (lambda ws: ccr.search(image="none.png", workspace=ws), UsageError, ("none.png",), None),
         (lambda ws: ccr.search("rojo", top=0, workspace=ws), UsageError, ("top=0",), None),
         (lambda ws: ccr.search([], workspace=ws), UsageError, ("image=",), "search"),
+        (lambda ws: ccr.search(["gato", None], workspace=ws), UsageError, ("None", "no text"), "search"),  # type: ignore[list-item]
+        (lambda ws: ccr.search(5, workspace=ws), UsageError, ("5", "no text"), "search"),  # type: ignore[arg-type]
+        (lambda ws: ccr.search(ws / "runs", workspace=ws), UsageError, ("no text",), "search"),
         (lambda ws: ccr.train(noise_style=[], workspace=ws), UsageError, ("noise_style=[]",), None),  # type: ignore[arg-type]
         (lambda ws: ccr.train(verbose="x", workspace=ws), UsageError, ("verbose='x'",), None),  # type: ignore[arg-type]
         (lambda ws: ccr.open_artifact([], workspace=ws), UsageError, ("0",), None),  # type: ignore[arg-type]
@@ -322,7 +325,7 @@ def test_captions_are_text_in_a_notebook(tmp_path: Path) -> None:
     assert "<script" not in result._repr_html_() and result._repr_html_().count("&lt;script&gt;") == 2
 
 
-@pytest.mark.parametrize("count", ["a", -1, 0, 1.5])
+@pytest.mark.parametrize("count", ["a", -1, 0, 1.5, True])
 def test_a_count_of_pairs_that_is_none(made: dict[str, Any], count: Any) -> None:
     with pytest.raises(UsageError, match=re.escape(repr(count))):
         made["diagnosis"].worst(count)
@@ -347,8 +350,15 @@ def test_pairs_and_sheets_are_written(made: dict[str, Any], folder: Path, tmp_pa
     found = ccr.search(made["run"], image=picture, top=2, device="cpu")
     assert found.answers[0].picture and len(found.table) == 2
     assert found.save(tmp_path / "found.html").read_bytes().count(b"data:image/") == 3
+    for named in (made["run"].path, str(made["run"].path), [made["run"]]):
+        again = ccr.search(named, image=picture, top=2, device="cpu")
+        assert again.table.equals(found.table), named
     with pytest.raises(UsageError):
         diagnosis.worst(3).save(tmp_path / "worst.pdf")
+    with pytest.raises(UsageError, match="UTF-8"):
+        ccr.search(["rojo", "caf\udce9"], made["run"], device="cpu")
+    with pytest.raises(UsageError, match=r"\.html or \.png file, not 'found\.txt'"):
+        found.save(tmp_path / "found.txt")
 
 
 def test_runs_are_compared_exported_and_reported(made: dict[str, Any], unillustrated: None) -> None:

@@ -1,5 +1,6 @@
 """dataset: items, captions and the manifest; bundled ones also hold media and recorded translations."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,6 @@ def image_finder(artifact: Artifact) -> Callable[[str], Path | None]:
 
     def find(item_id: str) -> Path | None:
         path = media_path(root, media.get(item_id))
-        return path if path is not None and path.is_file() else None
+        return path if path is not None and os.path.isfile(path) else None
 
     return find

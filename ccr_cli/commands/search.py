@@ -16,7 +16,7 @@ import typer
 from ccr_cli import console
 from ccr_cli.commands import common as c
 from ccr_cli.errors import ArtifactError, UsageError, no_file
-from ccr_cli.stages.search.options import QueryOptions, SearchOptions, require_picture
+from ccr_cli.stages.search.options import QueryOptions, SearchOptions, require_picture, require_text
 from ccr_cli.stages.shared.options import option
 
 if TYPE_CHECKING:
@@ -90,13 +90,14 @@ def search(
 
 def _lines(path: Path) -> Iterator[str]:
     """The queries of a file (`-` is standard input), one per line; empty lines are skipped."""
+    name, hint = "standard input" if path == Path("-") else path, "iconv -f ISO-8859-1 -t UTF-8 FILE"
     try:
-        with nullcontext(sys.stdin) if path == Path("-") else path.open(encoding="utf-8-sig") as stream:
-            yield from (line.strip() for line in stream if line.strip())
+        with nullcontext(sys.stdin) if path == Path("-") else path.open("r", -1, "utf-8", "surrogateescape") as stream:
+            for number, line in enumerate(stream, 1):
+                if text := require_text(line, f"line {number} of {name}", hint).removeprefix("\ufeff").strip():
+                    yield text
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path} is not UTF-8") from None
 
 
 _COLUMNS = ("place", "similarity", "item", "caption", "image", "probability")

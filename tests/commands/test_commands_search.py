@@ -35,8 +35,12 @@ def test_a_line_a_query(chain: Chain, tmp_path: Path) -> None:
     )
     assert from_stdin.out == from_file.out
     listed.write_text(listed.read_text("utf-8"), encoding="utf-8-sig")
-    marked = toy.ok("search", run, "--query-file", listed, "--json", *CPU, workspace=chain.root)
-    assert marked.out == from_file.out, "a byte order mark is no part of the first query"
+    marked = ("search", run, "--json", *CPU, "--query-file")
+    for out in (
+        toy.ok(*marked, listed, workspace=chain.root).out,
+        toy.ok(*marked, "-", workspace=chain.root, stdin=listed.read_text("utf-8")).out,
+    ):
+        assert out == from_file.out, "a byte order mark is no part of the first query"
     header, *rows = toy.ok(
         "search", run, "--query-file", listed, "--top", "2", *CPU, workspace=chain.root
     ).out.splitlines()
@@ -111,9 +115,16 @@ def test_nothing_to_search_with(chain: Chain) -> None:
 
 
 def test_queries_that_are_no_text(chain: Chain, tmp_path: Path) -> None:
+    run = chain.find("run", "uml").path
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00rojo")
-    done = chain.ccr("search", chain.find("run", "uml").path, "--query-file", tmp_path / "bytes", *CPU)
-    assert (done.code, done.out) == (2, "") and str(tmp_path / "bytes") in done.err and "UTF-8" in done.err
+    done = chain.ccr("search", run, "--query-file", tmp_path / "bytes", *CPU)
+    assert (done.code, done.out) == (2, "") and f"line 1 of {tmp_path / 'bytes'} is not UTF-8" in done.err
+    for options, said in (
+        (f"$'caf\\xe9' {run}", "the query 'caf\\udce9' is not UTF-8"),
+        (f"{run} --query-file - <<< $'rojo\\n\\ncaf\\xe9'", "line 3 of standard input is not UTF-8"),
+    ):
+        done = toy.shell(f"ccr search {options}", chain.root)
+        assert (done.code, done.out) == (2, "") and f"error: {said}\n" in done.err
 
 
 class Page(HTMLParser):

@@ -71,10 +71,12 @@ def write(path: Path | None, searches: Sequence[ExampleSearch], title: str) -> P
     """Writes a sheet to a `.html` or `.png` file, by default a temporary `.html`, and returns its path.
 
     Raises:
-        UsageError: If there are too many results for one sheet, or its folder does not exist.
+        UsageError: If its name ends otherwise, its folder does not exist, or there are too many results for one sheet.
     """
     if path is None:
         path = Path(tempfile.mkdtemp(prefix="ccr-search-")) / "sheet.html"
+    if path.suffix not in LIMITS:
+        raise UsageError(f"a sheet is a {' or '.join(LIMITS)} file, not {path.name!r}")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
     total, limit = sum(len(search.results) for search in searches), LIMITS[path.suffix]

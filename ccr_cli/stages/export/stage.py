@@ -3,6 +3,7 @@
 Shape suffixes: V visual items, T texts, D embedding.
 """
 
+import os
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -199,7 +200,7 @@ class _Sample:
             self.sim_VT: Array = (visual_VD @ text_TD.T).numpy()
         media = data.items[data.items["kind"] == "image"].set_index("item_id")["media"]
         paths = [dataset.media_path(dataset.media_root(data.artifact), media.get(item)) for item in items]
-        there = [row for row, path in enumerate(paths) if path and path.is_file()][:PICTURES]
+        there = [row for row, path in enumerate(paths) if path and os.path.isfile(path)][:PICTURES]
         self.pictures = [path for path in (paths[row] for row in there) if path]
         self.picture_VD: Array = visual_VD[there].numpy()
 

@@ -52,7 +52,11 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
         ArtifactError: If there is no evaluation and no translation, or a given one is stale.
     """
     refuse_unknown(options.split)
-    examples, shown = Examples(inputs, options.split, options.device), dict[str, Any]()
+    data, shown = gather(inputs, title=options.title), dict[str, Any]()
+    runs = _example_runs(inputs, data.artifacts)
+    examples = Examples(Inputs(inputs.workspace, runs, inputs.read), options.split, options.device)
+    if not runs:
+        options = replace(options, searches=0, map=0, inside=0)
     if options.searches:
         say(f"example searches: {options.searches} per language")
         shown["searches"] = examples.searches(options.searches)
@@ -64,7 +68,7 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
         shown["inside"] = examples.internals(options.inside)
     if options.published:
         shown["published"] = published.read()
-    data = gather(inputs, title=options.title, **shown)
+    data = replace(data, **shown)
     return write(inputs, data, name=options.name, force=options.force), compose.overview(data)
 
 
@@ -184,6 +188,15 @@ def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], d
     kept = list(filter(current, known))
     evaluations, diagnoses = ([a for a in kept if a.kind == kind] for kind in kinds)
     return evaluations, diagnoses, runs
+
+
+def _example_runs(inputs: Inputs, covered: Sequence[base.Artifact]) -> list[base.Artifact]:
+    """The runs that examples come from: named ones and those of what is named, else of the named data, else all."""
+    kinds = {a.kind for a in inputs.named}
+    if kinds & {"run", "evaluation", "diagnosis"}:
+        return list({a.id: a for a in [*inputs.named, *covered] if a.kind == "run"}.values())
+    data = {a.id for a in inputs.named if a.kind == ("translation" if "translation" in kinds else "dataset")}
+    return [a for a in inputs.workspace.artifacts("run") if not data or _made_from(a, data)]
 
 
 def _made_from(artifact: base.Artifact, parents: Collection[str]) -> bool:

@@ -263,10 +263,20 @@ class Index:
     def nearest(self, query_QD: Tensor, k: int) -> Numbers:
         """Returns the numbers of the entries nearest to each query (Q, K), most similar first, padded with -1.
 
-        K is `depth` times `k`, but at most the number of entries.
+        K is `depth` times `k`, but at most the number of entries. Queries that find fewer than `k` get more effort.
         """
-        most = min(k * self.depth, self._index.ntotal)
-        at_QK: Numbers = self._index.search(query_QD.cpu().contiguous().numpy(), most)[1]
+        query, total = query_QD.cpu().contiguous().numpy(), self._index.ntotal
+        most, usual = min(k * self.depth, total), self.effort
+        at_QK: Numbers = self._index.search(query, most)[1]
+        try:
+            for effort in self.efforts():
+                few_Q = (at_QK >= 0).sum(axis=1) < min(k, total)
+                if effort <= usual or not few_Q.any():
+                    continue
+                self.effort = effort
+                at_QK[few_Q] = self._index.search(query[few_Q], most)[1]
+        finally:
+            self.effort = usual
         return at_QK
 
     def vectors(self, at_K: Numbers) -> Tensor:

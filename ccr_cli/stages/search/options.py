@@ -52,6 +52,15 @@ def require_picture(path: Path) -> Path:
     return path
 
 
+def require_text(query: str, what: str, hint: str = 'ccr search "una cara sonriente"') -> str:
+    """Returns a query; UsageError, which calls it `what`, if it came as bytes that are not UTF-8."""
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not UTF-8", hint) from None
+    return query
+
+
 def parse_bytes(flag: str, text: str) -> int:
     """Reads a size such as `4GB`, `500M` or `1.5GiB`; UsageError if it is not a size, or is 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?) ?([KMGT])(I?)B?", text.strip().upper())

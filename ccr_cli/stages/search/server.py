@@ -3,6 +3,7 @@
 import asyncio
 import io
 import ipaddress
+import os
 import socket
 import stat
 import time
@@ -102,7 +103,7 @@ class Service:
         except CcrError as error:
             warn(f"search with pictures is off: {error.message}")
             pictures = False
-        reduced = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if path.is_file() else None)
+        reduced = lru_cache(KEPT)(lambda path, side: small(path, side, MOST_PIXELS) if os.path.isfile(path) else None)
         examples = searcher.examples(EXAMPLES)
         self.searcher, self._examples, self.pictures, self._small = searcher, examples, pictures, reduced
 
@@ -199,7 +200,9 @@ def _facts(searcher: Searcher, answer: Answer) -> dict[str, Any]:
             "probability": None if hit.probability is None else round(hit.probability, 6),
             "caption": hit.caption,
             "lang": hit.lang or searcher.data.source_lang,
-            "picture": f"/media?item={quote(hit.item_id, safe='')}" if hit.image and hit.image.is_file() else None,
+            "picture": f"/media?item={quote(hit.item_id, safe='')}"
+            if hit.image and os.path.isfile(hit.image)
+            else None,
         }
         for hit in answer.hits
     ]

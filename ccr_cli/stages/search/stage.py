@@ -32,7 +32,7 @@ from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics.logistic import HitProbability
 from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.stages.search.faiss_index import Index
-from ccr_cli.stages.search.options import SearchOptions
+from ccr_cli.stages.search.options import SearchOptions, require_text
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
@@ -106,9 +106,12 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
         trained = inputs.parent(chosen, "run")
     else:
         trained = choose_run(inputs, lang)
+        own = inputs.parent(trained, "dataset")
+        data = _searched(inputs, own)
 
         def fits(candidate: base.Artifact) -> bool:
-            return made_from(trained)(candidate) and (with_index or not any(_contradictions(candidate, options)))
+            usable = with_index or (made_from(data)(candidate) and not any(_contradictions(candidate, options)))
+            return usable and made_from(trained)(candidate)
 
         flags = {
             "--split": options.split,
@@ -116,8 +119,9 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
             "--lang": lang if options.find == "captions" else None,
         }
         text = " ".join(f"{flag} {value}" for flag, value in flags.items() if value)
-        what = f"of {trained.name}" + (f" with {text}" if text else "")
-        chosen = inputs.one("index", what, fits, hint=f"ccr index {trained.path} {text}".rstrip())
+        what = f"of {trained.name} over {data.name}" + (f" with {text}" if text else "")
+        words = ("ccr index", str(trained.path), "" if data is own else str(data.path), text)
+        chosen = inputs.one("index", what, fits, hint=" ".join(filter(None, words)))
     require_parent(chosen, trained)
     for flag, value, indexed in _contradictions(chosen, options):
         raise UsageError(f"{chosen.path} indexes {indexed}, not {flag} {value}", hint=f"leave out {flag} or the index")
@@ -163,13 +167,18 @@ def sources(
 ) -> tuple[base.Artifact, base.Artifact]:
     """The data set to search and its features: those of the run or index, or another data set among the inputs."""
     data, feats = (inputs.parent(index or trained, kind) for kind in ("dataset", "features"))
-    others = [a for a in inputs.named if a.kind == "dataset" and a.id != data.id]
-    if index is not None and others:
-        raise UsageError(f"{index.path} indexes {data.name}, not {others[0].name}", hint="leave one of them out")
-    if others:
-        data, feats = others[0], like(inputs, feats, dataset.read(others[0]))
+    other = _searched(inputs, data)
+    if index is not None and other is not data:
+        raise UsageError(f"{index.path} indexes {data.name}, not {other.name}", hint="leave one of them out")
+    if other is not data:
+        data, feats = other, like(inputs, feats, dataset.read(other))
     refuse_unread(inputs, trained, data, feats)
     return data, feats
+
+
+def _searched(inputs: Inputs, own: base.Artifact) -> base.Artifact:
+    """The data set to search: another one among the inputs, else `own`."""
+    return next((a for a in inputs.named if a.kind == "dataset" and a.id != own.id), own)
 
 
 def searched_split(data: dataset.Dataset, split: str | None) -> str:
@@ -350,7 +359,7 @@ class Searcher:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
         rest = iter(queries)
         while batch := list(islice(rest, BATCH)):
-            if not all(query.strip() for query in batch):
+            if not all(require_text(query, f"the query {query!r}").strip() for query in batch):
                 raise UsageError("the query is empty", hint='ccr search "una cara sonriente"')
             yield from self._answers(batch, self.vectors(batch), top, picture=False)
 

@@ -11,11 +11,12 @@ import pytest
 import toy
 from toy import Chain
 
-from ccr_cli.artifacts import dataset
+from ccr_cli.artifacts import base, dataset, evaluation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.splits import items_of
 from ccr_cli.stages.report.examples import Examples
-from ccr_cli.stages.report.stage import gather
+from ccr_cli.stages.report.options import ReportOptions
+from ccr_cli.stages.report.stage import gather, report
 from ccr_cli.stages.shared.inputs import Inputs
 
 
@@ -44,6 +45,35 @@ def test_searches_and_maps_are_of_the_split_that_is_asked_for(chain: Chain) -> N
     assert asked and asked == set(human[human["item_id"].isin(half)]["text"])
     (drawn,) = Examples(inputs, split="val-report", device="cpu").maps(50)
     assert set(drawn.item_ids) == half
+
+
+@pytest.mark.usefixtures("unillustrated")
+def test_examples_are_of_what_is_reported(finished: Chain, tmp_path: Path) -> None:
+    folder = toy.toy("other")
+    for item in folder.items:
+        item[0], item[1] = f"{item[0]}-other", "test"
+        item[3] = f"{item[0]}.png"
+    for caption in folder.captions:
+        caption[1] += "-other"
+    other = toy.ok("data", "import", folder.write(tmp_path / "other"), workspace=finished.root).made
+    toy.ok("extract", other.path, *toy.ENCODER, workspace=finished.root)
+    workspace = Workspace(finished.root)
+    runs = {run.id: run.name for run in workspace.artifacts("run")}
+    best = Examples(Inputs(workspace), device="cpu").searches(1)[0].run
+
+    def shown(*named: base.Artifact) -> set[str]:
+        """The runs of the examples, after a look at the items that they find."""
+        options = ReportOptions(searches=1, map=2, inside=1, device="cpu")
+        request = report(Inputs(workspace, list(named)), options)[0].request
+        searches, maps, pictures = request["searches"], request["maps"], request["inside"]["pictures"]
+        found = {row[0] for search in [*searches, *pictures] for row in search["results"]}
+        assert searches and maps and pictures and not any(item.endswith("-other") for item in found)
+        return {example["run"] for example in [*searches, *maps, *pictures]}
+
+    for named in (finished.find("evaluation", "uml"), finished.find("diagnosis", "infonce")):
+        assert shown(named) == {runs[evaluation.run_id(named)]}
+    assert shown(other, finished.find("run", "uml")) == {finished.find("run", "uml").name}
+    assert shown() == shown(finished.find("translation")) == shown(finished.find("dataset", "toy"), other) == {best}
 
 
 @pytest.mark.slow

@@ -317,7 +317,7 @@ def test_the_effort_is_the_least_that_reaches_the_recall_asked_for(finished: Cha
     assert efforts["0.3"] == 1 < efforts["1"] <= 3, efforts
 
 
-def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
+def test_a_cell_with_too_few_entries_is_not_all_that_is_looked_into(finished: Chain) -> None:
     run = finished.find("run", "uml").path
     made = toy.ok("index", run, "--split", "all", *CPU, workspace=finished.root).made
     searcher = open_searcher(Inputs.from_paths(Workspace(finished.root), [str(made.path)]), SearchOptions(device="cpu"))
@@ -327,10 +327,37 @@ def test_too_few_candidates_have_no_uncertainty(finished: Chain) -> None:
     cells.train(rows_VD.numpy())
     cells.add(rows_VD.numpy())
     cells.make_direct_map()
-    searcher._index = Index(cells)  # one cell of 24 is looked into: of some queries it has one entry
-    answers = list(searcher.texts([text for text in searcher.data.captions["text"]], 10))
-    assert {len(answer.hits) > 1 for answer in answers} == {True, False}
-    assert all((answer.uncertainty is None) == (len(answer.hits) < 2) for answer in answers)
+    searcher._index = made_of_cells = Index(cells)  # one cell of 24 is looked into: of some queries it has one entry
+    texts = list(searcher.data.captions["text"])
+    found = (cells.search(searcher.vectors(texts).numpy(), 10)[1] >= 0).sum(axis=1)
+    assert found.min() == 1 < found.max()
+    for top in (1, 10, 100):
+        answers = list(searcher.texts(texts, top))
+        assert {len(answer.hits) for answer in answers} == {min(top, 48)}
+        assert all(answer.uncertainty is not None for answer in answers) and made_of_cells.effort == 1
+    exactly = Searcher(Inputs(Workspace(finished.root)), finished.find("run", "uml"), searcher.options)
+    plain = [[hit.item_id for hit in answer.hits] for answer in exactly.texts(texts, 48)]
+    assert [[hit.item_id for hit in answer.hits] for answer in answers] == plain
+
+
+def test_an_index_over_other_data_is_not_searched_for_the_run_s_own(finished: Chain, tmp_path: Path) -> None:
+    run = finished.find("run", "uml").path
+    data = toy.ok("data", "import", toy.toy("other").write(tmp_path / "other"), workspace=finished.root).made
+    toy.ok("extract", data.path, *toy.ENCODER, workspace=finished.root)
+    over = toy.ok("index", run, data.path, *CPU, workspace=finished.root).made
+    refused = finished.ccr("search", "rojo", run, "--index", *CPU)
+    assert (refused.code, refused.out) == (4, "") and f"over toy in {finished.root}" in refused.err.replace("\n", "")
+    assert refused.err.endswith(f"ccr index {run}\n")
+    other = open_searcher(
+        Inputs.from_paths(Workspace(finished.root), [str(run), str(data.path)]), SearchOptions(index=True, device="cpu")
+    )
+    assert other.index is not None and other.index.id == over.id
+    own = toy.ok("index", run, *CPU, workspace=finished.root).made
+    inputs = Inputs.from_paths(Workspace(finished.root), [str(run)])
+    chosen = open_searcher(inputs, SearchOptions(index=True, device="cpu")).index
+    assert chosen is not None and chosen.id == own.id
+    refused = finished.ccr("search", "rojo", run, data.path, "--index", "--find", "captions", *CPU)
+    assert refused.code == 4 and f"ccr index {run} {data.path} --find captions" in refused.err.replace("\n", "")
 
 
 @pytest.mark.slow

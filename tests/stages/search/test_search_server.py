@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import toy
 from fastapi import HTTPException
@@ -275,3 +276,25 @@ def test_what_changes_while_the_searcher_is_opened_is_served(
         watch(service, tmp_path, lambda: Replaced(searcher, "second"))  # type: ignore[arg-type, return-value]
     last: tuple[Any, ...] = service.searcher.identity
     assert last == ("second",) and service.metrics.reloads == {"loaded": 1, "failed": 0}
+
+
+def test_a_picture_whose_name_is_too_long_for_a_file_is_missing(tmp_path: Path) -> None:
+    folder, rng, root = toy.toy("long"), np.random.default_rng(0), tmp_path / "workspace"
+    long = [item for item in folder.items if item[0].startswith("b")]
+    for item in long:
+        item[3] = f"{'x' * 300}.png"
+    toy.ok("data", "import", folder.write(tmp_path / "long", pictures=False), workspace=root)
+    rows: Any = {item[0]: rng.normal(size=(1, 16)).astype("float32") for item in folder.items}
+    np.savez(tmp_path / "f.npz", **rows)
+    toy.ok("extract", "--from", tmp_path / "f.npz", workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    run = toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=root).made
+    assert "48 items of 48 without a picture" in toy.ok("export", root / "datasets" / "long", workspace=root).err
+    toy.ok("export", run.path, workspace=root)
+    opened = open_searcher(Inputs.from_paths(Workspace(root), [str(run.path)]), SearchOptions(split="all"))
+    service = Service(opened)
+    hits = asyncio.run(service.text("rojo", None, 48))["hits"]
+    assert len(hits) == 48 and not any(hit["picture"] for hit in hits)
+    with pytest.raises(HTTPException) as refused:
+        asyncio.run(service.media(long[0][0]))
+    assert refused.value.status_code == 404
