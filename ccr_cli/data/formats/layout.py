@@ -162,7 +162,11 @@ def look(path: Path, form: str = "", options: Mapping[str, Any] | None = None, c
     if len(sheets) > 1:
         others = f"otherwise: --set sheet={shlex.quote(sheets[1])}"
         notes.append(f"{path.name} has the sheets {', '.join(sheets)}: {sheets[0]!r} is read; {others}")
-    if "header" in options or options.get("columns") or (form == "jsonl" and {*options} & {"item", "text", "by_lang"}):
+    if (
+        {"header", "texts"} & {*options}
+        or options.get("columns")
+        or (form == "jsonl" and {*options} & {"item", "text", "by_lang"})
+    ):
         if columns:
             raise UsageError("--columns and the same in --set exclude each other", hint=OTHER_NAMES)
         return Layout(path, form, options, tuple(notes))

@@ -1,5 +1,6 @@
 """Import of the user's own caption files, in one of the formats of collections."""
 
+import codecs
 import inspect
 import re
 import shlex
@@ -20,8 +21,8 @@ from ccr_cli.data.assemble import SPLIT_NAMES, SPLITS_OTHERWISE, Assembly
 from ccr_cli.data.collections import FileSpec, Variant
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import stem
-from ccr_cli.data.formats.captions_csv import COLUMNS
-from ccr_cli.data.formats.columns import LANG
+from ccr_cli.data.formats.captions_csv import COLUMNS, made_in
+from ccr_cli.data.formats.columns import LANG, MACHINE
 from ccr_cli.data.formats.folder import captioned
 from ccr_cli.data.formats.layout import TABLES, Layout, form_of, look
 from ccr_cli.data.languages import usual
@@ -35,6 +36,8 @@ from ccr_cli.stages.data.options import ImportOptions
 
 VIDEOS = ("vatex", "msrvtt", "activitynet", "didemo")
 """Formats of video collections. In other formats, a file states the kind of an item, or the media extension decides."""
+_NO_CHARSETS = ("idna", "punycode", "unicode-escape", "raw-unicode-escape")
+"""Python's encodings of texts that write domain names or source code."""
 
 
 @dataclass(kw_only=True)
@@ -296,7 +299,9 @@ def _typed(key: str, text: str, annotation: str) -> Any:
         pairs = [part.partition(":") for part in text.split(",")]
         if not all(colon and value for _, colon, value in pairs):
             raise UsageError(f"--set {key}={text}: expected OURS:THEIRS,OURS:THEIRS")
-        return {ours: theirs for ours, _, theirs in pairs}
+        typed = {ours: theirs for ours, _, theirs in pairs}
+        made = {name: made_in(tag) for name, tag in typed.items() if key == "texts"}
+        return typed | {name: f"{MACHINE}.{usual(lang)}" for name, lang in made.items() if lang}
     if annotation == "int":
         if not re.fullmatch("[1-9][0-9]{0,8}", text):
             raise UsageError(f"--set {key} is a whole number from 1, not {text!r}")
@@ -304,6 +309,8 @@ def _typed(key: str, text: str, annotation: str) -> Any:
     if key == "encoding":
         try:
             "a".encode(text)
+            if codecs.lookup(text).name in _NO_CHARSETS:
+                raise LookupError
         except (LookupError, UnicodeError):
             hint = "an encoding that Python knows, such as --set encoding=cp1252"
             raise UsageError(f"--set encoding={text}: there is no text encoding of that name", hint) from None

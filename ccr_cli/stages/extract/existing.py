@@ -27,7 +27,7 @@ from ccr_cli.artifacts.workspace import stem
 from ccr_cli.console import progress, warn
 from ccr_cli.data import features as formats
 from ccr_cli.data.features import FeatureTable, Place, half_precision, join
-from ccr_cli.errors import ArtifactError, UsageError, no_file
+from ccr_cli.errors import ArtifactError, CcrError, ResourceError, UsageError, no_file
 from ccr_cli.stages.extract.options import ExtractOptions, ReadyFeatures
 from ccr_cli.stages.extract.write_features import ShardContent, write_outcome, write_shards
 from ccr_cli.stages.shared.failures import refuse_too_many
@@ -96,16 +96,17 @@ def extract_from(inputs: Inputs, existing: ReadyFeatures, options: ExtractOption
                 places, left = join(items, tables)
                 missing = [item for item, place in zip(items, places, strict=True) if place is None]
                 _report(missing, len(items), tables, left)
-                first = f"{missing[0]!r} has no features" if missing else ""
+                first = f"NotInFile: no source has {missing[0]!r}" if missing else ""
                 refuse_too_many(len(missing), len(items), max_failed, "items", first)
                 t, entry = next(place for place in places if place is not None)
                 dim = int(tables[t].rows(entry).shape[1])
                 index = _write(site.folder, items, tables, places, dim)
-        except ArtifactError:
-            site.clear()  # another source may replace the refused one
+            failed = index[index["status"] == "failed"]
+            refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
+        except CcrError as error:
+            if not isinstance(error, ResourceError):
+                site.clear()  # another source may replace the refused one
             raise
-        failed = index[index["status"] == "failed"]
-        refuse_too_many(len(failed), len(items), max_failed, "items", next(iter(failed["error"]), ""))
         about = {"encoder": request["encoder"], "dim": dim}
         about |= {} if encoder_name else {"source": {"sha256": request[features.FROM]}}
         site.environment["sources"] = [str(source.absolute()) for source in sources]

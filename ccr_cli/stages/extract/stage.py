@@ -146,7 +146,7 @@ class ExtractJob:
                     raise
                 self.pieces.remove()
                 return site.artifact
-        self.pieces.remove_unneeded("force" if self.options.force else "")
+        self.pieces.remove_unneeded()
         wait()
         wait()
         return site.artifact
@@ -217,8 +217,8 @@ class ExtractJob:
         """Prepares the folder of pieces; if failures are retried, takes over the content of the existing artifact."""
         retried = self.options.retry_failed and not self.options.force and (site.final / base.RECORD).is_file()
         earlier = base.load(site.final) if retried else None
-        purpose = "force" if self.options.force else f"retry {earlier.id}" if earlier else ""
-        self.pieces.prepare(self.plan, purpose)
+        purpose = self.pieces.replacing("force" if self.options.force else "retry")
+        self.pieces.prepare(self.plan, purpose if self.options.force or earlier else "")
         if earlier:
             self.pieces.take_from(earlier)
 

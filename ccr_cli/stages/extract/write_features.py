@@ -153,7 +153,7 @@ class Pieces:
         """Prepares the folder: empty, or with the pieces that a stopped attempt at the same plan left behind.
 
         The plan holds request and parents. With a `purpose` (force, or a retry), existing pieces count only if they
-        were made for the same purpose; without one, they always count.
+        were made for the same purpose (`replacing`); without one, they always count.
 
         Raises:
             ArtifactError: If pieces of another plan exist.
@@ -167,12 +167,12 @@ class Pieces:
                 (self.folder / _ABOUT).unlink(missing_ok=True)
             else:
                 self.remove()
-                existing = None
-        if existing is not None and existing != plan:
-            if not purpose and {**existing, "purpose": ""} != plan:
+                existing = plan
+        if existing != plan:
+            if existing and not purpose and {**existing, "purpose": ""} != plan:
                 hint = f"use another --name, or remove {self.folder}"
                 raise ArtifactError(f"{self.folder} holds parts of features with other options", hint=hint)
-            if purpose:
+            if purpose or not existing:  # without a plan, they are left of a removal that was stopped
                 with self.claim_all():
                     for file in self.folder.iterdir():
                         if not file.name.startswith("part-"):
@@ -326,15 +326,20 @@ class Pieces:
         """Removes all pieces."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def remove_unneeded(self, purpose: str = "") -> None:
+    def replacing(self, how: str) -> str:
+        """Returns the purpose of pieces that replace the artifact by `how` (force or retry); none outlives it."""
+        record = self.final / base.RECORD
+        return f"{how} {record.stat().st_mtime_ns if record.is_file() else 0}"
+
+    def remove_unneeded(self) -> None:
         """Removes the pieces that a stopped run left beside the complete artifact.
 
-        Pieces of another purpose, from which a rebuild resumes, and those of a process at work are kept.
+        Pieces that are to replace this artifact, from which a rebuild resumes, and those of a process at work are kept.
         """
 
         def is_unneeded() -> bool:
-            path = self.folder / PLAN
-            return self.folder.is_dir() and (not path.is_file() or base.read_json(path).get("purpose") in ("", purpose))
+            path, rebuilds = self.folder / PLAN, (self.replacing("force"), self.replacing("retry"))
+            return self.folder.is_dir() and not (path.is_file() and base.read_json(path).get("purpose") in rebuilds)
 
         with suppress(CcrError, OSError):
             if is_unneeded():  # asked first, so as not to wait for the lock of a rebuild

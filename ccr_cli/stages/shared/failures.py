@@ -51,6 +51,8 @@ def refuse_too_many(failed: int, total: int, limit: float, what: str, first: str
         hint = "fix the cause and run the command again (successful items are kept), or raise --max-failed"
         if "NoMedia" in first:
             hint = f"import again with the names of the files: ccr data import FILE --columns media=NAME; or {hint}"
+        if "NotInFile" in first or "Empty:" in first:
+            hint = "complete the files and run the command again, or raise --max-failed"
         if "NotFinite" in first:
             hint = "another model: no cosine can compare such vectors"
         raise CcrError(problem, hint=hint)

@@ -144,6 +144,8 @@ def test_a_format_is_imported(
         ("captions-csv", ("captions.csv", "--set", "quoted=perhaps"), 2, ["quoted is true or false, not 'perhaps'"]),
         ("captions-csv", ("captions.csv", "--set", "encoding=foo"), 2, ["encoding=foo", "--set encoding=cp1252"]),
         ("captions-csv", ("captions.csv", "--set", "encoding=hex"), 2, ["encoding=hex", "--set encoding=cp1252"]),
+        ("captions-csv", ("captions.csv", "--set", "encoding=IDNA"), 2, ["encoding=IDNA", "--set encoding=cp1252"]),
+        ("captions-csv", ("captions.csv", "--set", "encoding=punycode"), 2, ["there is no text encoding of that name"]),
         ("captions-csv", ("own.csv", "--set", "header=item_id"), 2, ["expected OURS:THEIRS"]),
         ("karpathy", ("karpathy.json", "--root", "."), 2, ["--root", "--format"]),
         ("captions-csv", ("captions.csv", "--lang", "fr"), 4, ["has no captions in fr, the source language"]),

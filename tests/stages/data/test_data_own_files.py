@@ -415,6 +415,11 @@ def test_languages_are_written_as_usual(here: Path) -> None:
         write(f"{name}.csv", ("image", "caption", header), *rows)
         done, _ = products(f"{name}.csv", *(["--columns", columns] if columns else []))
         assert "4 with a translation into pt-BR" in done.err
+    write("f.csv", ("media", "caption", "x"), *rows)
+    done, _ = products("f.csv", "--set", "texts=caption:en,x:mt.pt-br")
+    assert "4 with a translation into pt-BR" in done.err
+    made = toy.ccr("translate", "f", "--lang", "pt-br", workspace=Path("space"))
+    assert made.code == 0, made.err
 
 
 def test_a_table_without_a_header_needs_the_names_in_order(here: Path) -> None:

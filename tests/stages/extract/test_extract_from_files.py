@@ -137,6 +137,19 @@ def test_too_many_missing_items_stop_before_anything_is_written(workspace: Chain
     assert done.code == 3 and done.made.counts["rows"] == sum(map(len, rows.values()))
 
 
+def test_too_many_empty_entries_stop_and_a_completed_file_takes_their_place(workspace: Chain, tmp_path: Path) -> None:
+    rows = frames_of(item_ids(workspace), D)
+    empty = {name: value[:0] for name, value in list(rows.items())[:21]}
+    source = in_npz(tmp_path / "half", rows | empty)
+    done = extract(workspace, "--from", source)
+    assert (done.code, done.out) == (1, "") and "21 of 48 items failed" in done.err
+    assert "complete the files and run the command again" in done.err
+    in_npz(tmp_path / "half", rows)
+    again = extract(workspace, "--from", source)
+    assert again.code == 0, again.err
+    assert_stored(again.made, rows)
+
+
 def test_ids_that_have_nothing_in_common(workspace: Chain, tmp_path: Path) -> None:
     source = in_npz(tmp_path / "f", {f"video{i}": np.ones((1, D), np.float32) for i in range(9)})
     done = extract(workspace, "--from", source, "--max-failed", "1")

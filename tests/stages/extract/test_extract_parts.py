@@ -19,8 +19,10 @@ from torch import Tensor
 from toy import Outcome
 
 from ccr_cli.artifacts import base, features
+from ccr_cli.artifacts.build import PLAN
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.extract import write_features
+from ccr_cli.stages.extract.write_features import Pieces
 from ccr_cli.stages.shared.media import MediaReader, Medium
 
 EXTRACT = ("extract", *toy.ENCODER)
@@ -161,11 +163,11 @@ def test_force_leaves_a_part_at_work_alone(root: Path) -> None:
     assert toy.ok(*EXTRACT, "--name", "mine", "--force", workspace=root).made.files == single(root).files
 
 
-@pytest.mark.parametrize(("purpose", "goes"), [("", True), ("force", False), ("retry 0", False)])
+@pytest.mark.parametrize(("purpose", "goes"), [("", True), ("force", False), ("retry", False), ("force 0", True)])
 def test_a_complete_artifact_leaves_a_rebuild_alone(purpose: str, goes: bool, root: Path) -> None:
     made = single(root)
     pieces = write_features.Pieces(made.path.with_name("single.parts"), made.path, [], 5)
-    pieces.prepare({}, purpose)
+    pieces.prepare({}, purpose if goes else pieces.replacing(purpose))
     with pieces.opening():
         assert single(root) == made and pieces.folder.is_dir(), "another process is at work"
     with pieces.claim_part("1-of-2"):
@@ -228,6 +230,20 @@ def test_force_takes_nothing_of_before(root: Path) -> None:
     assert toy.ok(*EXTRACT, "--name", "single", workspace=root).made == first
     again = toy.ok(*EXTRACT, "--name", "single", "--force", workspace=root).made
     assert again.files != first.files and beside(root) == ["single"]
+
+
+@pytest.mark.parametrize("left", [(), (PLAN,)])
+def test_force_takes_nothing_of_a_rebuild_killed_at_its_end(
+    left: tuple[str, ...], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its final name, and none of its pieces is removed, or their plan alone."""
+    first, forced = single(root), (*EXTRACT, "--name", "single", "--force")
+    with monkeypatch.context() as patch:
+        patch.setattr(Pieces, "remove", lambda pieces: [(pieces.folder / name).unlink(True) for name in left])
+        assert toy.ok(*forced, workspace=root).made.files == first.files
+    assert list((root / "features/toy/single.parts").glob("*.piece"))
+    toy.draw("blue-bar").save(root.parent / "toy" / "media" / "red-ring.png")
+    assert toy.ok(*forced, workspace=root).made.files != first.files and beside(root) == ["single"]
 
 
 def test_no_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
