@@ -20,7 +20,6 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
-from preloaded import Process
 from typer import testing
 from typer.main import get_command
 
@@ -261,11 +260,6 @@ def python(code: str, *arguments: str | Path, workspace: Path) -> subprocess.Pop
         stderr=subprocess.PIPE,
         text=True,
     )
-
-
-def preloaded(code: str, *arguments: str | Path, workspace: Path) -> Process:
-    """The same in a process that has loaded torch and the stages already."""
-    return Process(code, [*map(str, arguments)], environment(workspace))
 
 
 def copy_datasets(old: Path, new: Path) -> None:

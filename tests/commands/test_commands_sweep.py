@@ -7,10 +7,10 @@ import json
 import os
 import signal
 import statistics
+import subprocess
 import time
 from pathlib import Path
 
-import preloaded
 import pytest
 import toy
 from toy import Chain, Outcome
@@ -160,9 +160,9 @@ def test_what_fails_is_in_a_table_and_the_rest_is_made(workspace: Chain) -> None
     assert (alone.code, alone.out) == (1, "") and "2 of 2 " in alone.err
 
 
-def stop_in_the_second(workspace: Chain, number: int) -> preloaded.Process:
+def stop_in_the_second(workspace: Chain, number: int) -> subprocess.Popen[str]:
     """Starts the long sweep and sends a signal when the second run has been saved a few times."""
-    process = toy.preloaded(OWN_PROCESS, *LONG, workspace=workspace.root)
+    process = toy.python(OWN_PROCESS, *LONG, workspace=workspace.root)
     second = table(workspace.ccr(*LONG, "--dry-run").out)[1]["run"]
     state = Path(f"{second}.partial") / "last" / "state.json"
     while not state.is_file() or base.read_json(state)["tensors"] < "epoch-0003":
@@ -206,7 +206,7 @@ def test_two_processes_share_a_sweep(workspace: Chain, monkeypatch: pytest.Monke
     """Each waits in its first run for the other to have begun one; no run is trained twice, both print all."""
     call = ("train", "--method", "infonce", *SHORT, "--sweep", "noise=0.4,0.3", "--sweep", "seed=0,1,2")
     monkeypatch.setenv("TOGETHER", "2")
-    processes = [toy.preloaded(OWN_PROCESS, *call, workspace=workspace.root) for _ in range(2)]
+    processes = [toy.python(OWN_PROCESS, *call, workspace=workspace.root) for _ in range(2)]
     said = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], said
     assert sorted(trained(workspace)) == sorted({a.name for a in Workspace(workspace.root).artifacts("run")})
@@ -221,12 +221,13 @@ def test_who_waits_goes_on_with_the_run_of_a_process_that_died(
 ) -> None:
     one = ("train", "--method", "uml", "--epochs", "40", *toy.SMALL)
     monkeypatch.setenv("TOGETHER", "99")  # it never gets to train
-    holder = toy.preloaded(OWN_PROCESS, *one, "--seed", "1", workspace=workspace.root)
+    holder = toy.python(OWN_PROCESS, *one, "--seed", "1", workspace=workspace.root)
     monkeypatch.delenv("TOGETHER")
     while not (workspace.root / "trained").exists():
         assert holder.poll() is None, holder.communicate()
         time.sleep(0.01)
-    helper = toy.preloaded(OWN_PROCESS, *LONG, workspace=workspace.root)
+    helper = toy.python(OWN_PROCESS, *LONG, workspace=workspace.root)
+    assert helper.stderr is not None
     lines: list[str] = []
     while not (lines and "waiting for 1 run " in lines[-1]):
         lines.append(helper.stderr.readline())

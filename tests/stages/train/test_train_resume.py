@@ -7,10 +7,10 @@ import random
 import re
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
-import preloaded
 import pytest
 import toy
 from toy import Chain
@@ -35,9 +35,9 @@ COMMAND = ("train", "--method", "uml", "--noise", "0.4", "--set", "warmup_epochs
 EPOCHS = ("--epochs", "40")
 
 
-def start(workspace: Chain, *options: str) -> preloaded.Process:
+def start(workspace: Chain, *options: str) -> subprocess.Popen[str]:
     """Starts training in a process of its own."""
-    return toy.preloaded(SAVES_EVERY_STEP, *COMMAND, *(options or EPOCHS), workspace=workspace.root)
+    return toy.python(SAVES_EVERY_STEP, *COMMAND, *(options or EPOCHS), workspace=workspace.root)
 
 
 WAITS_IN_THE_SECOND_EPOCH = """
@@ -63,7 +63,8 @@ def test_a_signal_within_an_epoch_saves_that_step(
     number: int, code: int, workspace: Chain, whole: base.Artifact
 ) -> None:
     code_ = WAITS_IN_THE_SECOND_EPOCH.replace("WAIT", "1.0")
-    process = toy.preloaded(code_, *COMMAND, *EPOCHS, workspace=workspace.root)
+    process = toy.python(code_, *COMMAND, *EPOCHS, workspace=workspace.root)
+    assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(number)
     said = process.communicate(timeout=60)[1]
@@ -78,7 +79,8 @@ def test_a_signal_within_an_epoch_saves_that_step(
 @pytest.mark.slow
 def test_a_second_signal_stops_at_once(workspace: Chain) -> None:
     code = WAITS_IN_THE_SECOND_EPOCH.replace("WAIT", "100")
-    process = toy.preloaded(code, *COMMAND, *EPOCHS, workspace=workspace.root)
+    process = toy.python(code, *COMMAND, *EPOCHS, workspace=workspace.root)
+    assert process.stdout is not None and process.stderr is not None
     process.stdout.readline()
     process.send_signal(signal.SIGINT)
     while "stopping after this step" not in process.stderr.readline():
@@ -105,7 +107,7 @@ main()
 
 @pytest.mark.slow
 def test_a_signal_that_comes_while_the_processes_agree_counts_at_the_next_step(workspace: Chain) -> None:
-    process = toy.preloaded(SIGNALLED_WHILE_THEY_AGREE, *COMMAND, *EPOCHS, workspace=workspace.root)
+    process = toy.python(SIGNALLED_WHILE_THEY_AGREE, *COMMAND, *EPOCHS, workspace=workspace.root)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 143 and "stopping after this step" in said
     state = base.read_json(partial(workspace) / "last" / "state.json")
@@ -127,7 +129,7 @@ def saved(workspace: Chain) -> int:
     return int(base.read_json(record)["tensors"][6:10]) if record.is_file() else 0
 
 
-def wait_for(workspace: Chain, process: preloaded.Process, epoch: int) -> int:
+def wait_for(workspace: Chain, process: subprocess.Popen[str], epoch: int) -> int:
     """Waits until an epoch has been saved."""
     while (reached := saved(workspace)) < epoch:
         assert process.poll() is None, process.communicate()
@@ -135,7 +137,7 @@ def wait_for(workspace: Chain, process: preloaded.Process, epoch: int) -> int:
     return reached
 
 
-def stop(workspace: Chain, process: preloaded.Process, epoch: int, number: int) -> str:
+def stop(workspace: Chain, process: subprocess.Popen[str], epoch: int, number: int) -> str:
     """Sends a signal once an epoch has been saved, and returns what the process said."""
     reached = wait_for(workspace, process, epoch)
     process.send_signal(number)
