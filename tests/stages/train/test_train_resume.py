@@ -67,7 +67,7 @@ def test_a_signal_within_an_epoch_saves_that_step(
     assert process.stdout is not None
     process.stdout.readline()
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == code and "stopping after this step" in said and "same command" in said
     state = base.read_json(partial(workspace) / "last" / "state.json")
     assert state["tensors"] == "epoch-0001-0000002.safetensors"
@@ -108,7 +108,7 @@ main()
 @pytest.mark.slow
 def test_a_signal_that_comes_while_the_processes_agree_counts_at_the_next_step(workspace: Chain) -> None:
     process = toy.python(SIGNALLED_WHILE_THEY_AGREE, *COMMAND, *EPOCHS, workspace=workspace.root)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert process.returncode == 143 and "stopping after this step" in said
     state = base.read_json(partial(workspace) / "last" / "state.json")
     assert state["tensors"] == "epoch-0000-0000003.safetensors"
@@ -141,7 +141,7 @@ def stop(workspace: Chain, process: subprocess.Popen[str], epoch: int, number: i
     """Sends a signal once an epoch has been saved, and returns what the process said."""
     reached = wait_for(workspace, process, epoch)
     process.send_signal(number)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=300)[1]
     assert reached <= saved(workspace) < 40
     assert not (workspace.root / "runs" / "mine").exists()
     return said
