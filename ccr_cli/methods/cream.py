@@ -38,6 +38,7 @@ class Config(base.Config):
     noisy_from: Share = 0.375
     """Share of the epochs after the warm-up before noisy pairs (called clean by neither) are learned; 1: never."""
     judge: str = "nce"
+    judge_side: base.Side = "both"
 
 
 _PAPER: dict[str, object] = {

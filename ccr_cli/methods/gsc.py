@@ -30,6 +30,7 @@ class Config(base.Config):
     structure_weight: NotNegative = 0.01
     """gamma, the weight of the structures' agreement; the code has 0.01 for Flickr30K and CC152K, 0.05 for COCO."""
     judge: str = "structure"
+    judge_side: base.Side = "both"
 
 
 _PAPER: dict[str, object] = {

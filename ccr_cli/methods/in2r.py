@@ -51,6 +51,7 @@ class Config(base.Config):
     threshold: Share = 0.5
     """Probability above which a pair is clean."""
     judge: str = "hinge"
+    judge_side: base.Side = "both"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -36,6 +36,7 @@ class Config(base.Config):
     temperature: Positive = 0.05
     """Temperature of the softmax in the warm-up and in rematching."""
     judge: str = "beta"
+    judge_side: base.Side = "both"
 
 
 _PAPER: dict[str, object] = {

@@ -32,6 +32,7 @@ class Config(base.Config):
     noisy_from: Share = 0.5
     """Share of the epochs after the warm-up before noisy pairs are learned, with predicted labels; 1: never."""
     judge: str = "hinge"
+    judge_side: base.Side = "both"
 
 
 _PAPER: dict[str, object] = {
