@@ -109,6 +109,9 @@ def test_rows_belong_to_cells_whose_options_they_share() -> None:
     assert not grid.fulfils(kept, other) and not grid.fulfils(kept | {"config": older}, other), "it had its default"
     assert not grid.fulfils(kept | {"config": {**kept["config"], "beta": 0.7}}, cell), "a default that changed"
     assert not grid.fulfils(kept, replace(cell, seed=1))
+    other_side = {"config": {**kept["config"], "judge_side": "both"}}
+    assert grid.fulfils(kept | other_side, cell), "triangle takes no side"
+    assert not grid.fulfils(kept | other_side, replace(cell, options=(("judge", "two-group"),)))
     rows = [row(cell, 4, "2026-01-02"), row(cell, 2, "2026-01-01")]
     assert grid.find(rows, cell) is rows[0], "the latest counts"
     assert grid.find(rows, replace(cell, noise=0.2)) is None

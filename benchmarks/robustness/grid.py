@@ -57,6 +57,7 @@ NO_JUDGE, CEILING = "no judge", "oracle"
 """What follows the label of a method that runs without its judge, and with the oracle in its place."""
 
 
+@cache
 def usual_side(judge: str) -> str | None:
     """The side that a judge reads where translations are switched, in a batch as the papers do; None without sides."""
     declared = load_judge(judge)
@@ -147,13 +148,17 @@ def effective(method: str, options: Options) -> dict[str, Any]:
 
 
 def fulfils(row: Mapping[str, Any], cell: Cell) -> bool:
-    """Whether a row of results is the run of a cell: an option newer than the row had what is its default now."""
+    """Whether a row of results is the run of a cell.
+
+    An option newer than the row had what is its default now. The side of a judge that takes none means nothing.
+    """
     if row["method"] != cell.method or tuple(row[name] for name in WHERE) != cell.where:
         return False
     if cell.by_epoch and "epochs" not in row:
         return False
-    defaults = effective(cell.method, ())
-    return all(row["config"].get(key, defaults[key]) == value for key, value in cell.config.items())
+    defaults, config = effective(cell.method, ()), cell.config
+    unread = {"judge_side"} if usual_side(config["judge"]) is None else set()
+    return all(row["config"].get(key, defaults[key]) == config[key] for key in config.keys() - unread)
 
 
 def find(rows: Iterable[Mapping[str, Any]], cell: Cell) -> Mapping[str, Any] | None:
