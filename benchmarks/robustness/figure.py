@@ -79,7 +79,10 @@ def _models(label: str) -> int:
 
 
 def _title(label: str) -> str:
-    """The name of a line, with the number of models where it is not one."""
+    """The name of a line, with the number of models where it is not one, and a judge that cannot see the picture."""
+    config = grid.Cell(label, *grid.methods()[label]).config
+    if grid.usual_side(config["judge"]) and config["judge_side"] == "cross_lingual":
+        return f"{label}, judge of S-T"
     return label if _models(label) == 1 or label == TWICE else f"{label} ({_models(label)} models)"
 
 
