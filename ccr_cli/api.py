@@ -545,7 +545,7 @@ def search(
     Takes a text or a list of texts (none with `image`), then the run, an index of it, or another data set to search.
 
     Raises:
-        UsageError: If there is neither a query nor a picture, or both.
+        UsageError: If there is neither a query nor a picture. With `image=` every argument is an artifact.
     """
     if image is not None and query is not None:
         artifacts, query = (query, *artifacts), None

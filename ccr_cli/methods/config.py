@@ -131,10 +131,6 @@ class Config(JudgeConfig):
                     raise ValueError(f"{name} {allowed.text} is needed, not {value}")
         if self.lora_alpha and not self.lora_rank:
             raise ValueError("lora_alpha needs adapters: set lora_rank too, for example lora_rank=8")
-        if self.lora_rank and not self.aligned and self.text_encoder in ("ngram", "given"):
-            raise ValueError(f"lora_rank needs a transformers encoder, and text_encoder={self.text_encoder} is none")
-        if self.visual_frozen_layers and not self.finetune:
-            raise ValueError("visual_frozen_layers needs a visual encoder that is trained: set finetune=true too")
         if not self.epochs and not self.aligned:
             raise ValueError("epochs >= 1 is needed, not 0: a new head is random before training")
         if self.aligned and (reason := self.unaligned()):

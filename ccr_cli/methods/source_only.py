@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ccr_cli.judges.base import load_judge
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import base
 from ccr_cli.methods.config import Positive
@@ -21,14 +20,6 @@ class Config(base.Config):
 
     temperature: Positive = 0.07
     """Temperature of the softmax."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        blind = self.judge_side == "cross_lingual" and load_judge(self.judge).takes_side
-        if self.judge != "none" and blind:
-            raise ValueError(
-                f"without translations judge={self.judge} has no S-T to read: set judge_side=cross_modal too"
-            )
 
 
 class Method(base.Method):

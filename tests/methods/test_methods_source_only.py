@@ -8,7 +8,6 @@ import toy
 from smallbatch import batch, make
 from toy import Chain
 
-from ccr_cli.errors import UsageError
 from ccr_cli.losses.contrastive import infonce
 from ccr_cli.methods import source_only
 
@@ -20,7 +19,8 @@ def test_loss_is_infonce_on_pictures_and_source_captions() -> None:
     torch.testing.assert_close(value, infonce(sim, 0.1))
 
 
-@pytest.mark.parametrize(("judge", "side"), [("none", "cross_lingual"), ("mutual", "cross_modal"), ("mutual", "both")])
+@pytest.mark.parametrize("side", ["cross_lingual", "cross_modal", "both"])
+@pytest.mark.parametrize("judge", ["none", "mutual"])
 def test_translations_change_neither_loss_nor_gradient(judge: str, side: str) -> None:
     found = []
     for noun in ("círculo", "cuadrado"):
@@ -34,16 +34,10 @@ def test_translations_change_neither_loss_nor_gradient(judge: str, side: str) ->
 
 def test_a_judge_of_pictures_and_source_captions_is_heard() -> None:
     quiet, heard = (
-        make("source-only", judge=judge, judge_side="cross_modal").losses(batch())["infonce_vs"]
-        for judge in ("none", "mutual")
+        make("source-only", judge="mutual", judge_side=side).losses(batch())["infonce_vs"]
+        for side in ("cross_lingual", "cross_modal")
     )
     assert heard < quiet
-
-
-def test_a_judge_that_would_compare_the_captions_with_themselves_is_refused() -> None:
-    with pytest.raises(UsageError, match="judge_side=cross_modal"):
-        make("source-only", judge="mutual")
-    assert make("source-only", judge="triangle").config.judge == "triangle"  # reads all three sides
 
 
 def test_weights_do_not_depend_on_the_translations(workspace: Chain) -> None:

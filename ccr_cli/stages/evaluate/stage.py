@@ -55,7 +55,8 @@ def evaluate(
         options = replace(options, queries=MT)
     if options.fusion_flag and (text or not any(target.fused for target in targets)):
         hint = "leave it out: only people's queries that ccr translate --with-queries translated are fused"
-        raise UsageError(f"{options.fusion_flag} has no effect: no query here is fused with a translation", hint)
+        problem = f"{options.fusion_flag} has no effect on {runs[0].name}: no query is fused with a translation"
+        raise UsageError(problem, hint)
     outsiders = None
     if foreign:
         (target,) = targets

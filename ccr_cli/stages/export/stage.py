@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ccr_cli import hub, registry
-from ccr_cli.artifacts import base, dataset, evaluation, features, run
+from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, features, run
 from ccr_cli.artifacts.build import Build, build_artifact, recorded_as, recorded_words, without_option
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace, stem
@@ -92,7 +92,8 @@ def export_run(
             raise UsageError("ONNX pads texts to equal length, which a SigLIP reads as text", hint="leave --onnx out")
     refuse_unread(inputs, trained)
     for artifact in (a for a in inputs.named if a.kind in ("evaluation", "diagnosis")):
-        require_parent(artifact, trained)
+        if artifact.kind == "evaluation" or diagnosis.of_run(artifact):
+            require_parent(artifact, trained)
         if artifact.kind == "evaluation" and evaluation.run_id(artifact) != trained.id:
             problem = f"{artifact.name} evaluates several runs as one"
             raise UsageError(problem, hint="leave it out: an export is of one run")

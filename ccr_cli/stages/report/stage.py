@@ -55,7 +55,8 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
     data, shown = gather(inputs, title=options.title), dict[str, Any]()
     runs = _example_runs(inputs, data.artifacts)
     examples = Examples(Inputs(inputs.workspace, runs, inputs.read), options.split, options.device)
-    if not runs:
+    if not runs and (options.searches or options.map or options.inside):
+        warn("no run of what is reported is there: no searches, no map, nothing inside")
         options = replace(options, searches=0, map=0, inside=0)
     if options.searches:
         say(f"example searches: {options.searches} per language")

@@ -16,13 +16,14 @@ from ccr_cli.console import say, warn
 from ccr_cli.data.features import with_lists
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean
 from ccr_cli.judges.base import load_judge
+from ccr_cli.methods.config import Config
 from ccr_cli.stages.extract.existing import fingerprint
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.options import configure, request_of
 from ccr_cli.stages.shared.sharding import own_device
 from ccr_cli.stages.shared.text_encoders import GIVEN
 from ccr_cli.stages.shared.witnesses import recorded, refuse_unused
-from ccr_cli.stages.train.alignment import aligned, require_readable
+from ccr_cli.stages.train.alignment import NGRAM, aligned, require_readable
 from ccr_cli.stages.train.loop import Trainer
 from ccr_cli.stages.train.naming import run_name
 from ccr_cli.stages.train.options import TrainingOptions
@@ -111,6 +112,7 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         teacher = find_teacher(inputs, sources, config.teacher, options.seed)
         start, config = teacher.followed(start, configured)
     refuse_unused(config, config.judge)
+    _refuse_without_effect(config, module.Method.TRANSLATED)
     require_readable(config)
     if options.trusts and not pairs and load_judge(config.judge).speaks in ("never", "step"):
         problem = f"--translation-mix {options.translation_mix} needs the probability that a translation is right"
@@ -137,6 +139,20 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         else:
             say(f"{name} is trained already; --force trains it again")
         return build.artifact
+
+
+def _refuse_without_effect(config: Config, translated: bool) -> None:
+    """Refuses options that nothing reads (UsageError); runs that have them, from earlier versions, can be read."""
+    blind = not translated and config.judge != "none" and config.judge_side == "cross_lingual"
+    if blind and load_judge(config.judge).takes_side:
+        problem = f"without translations judge={config.judge} has no S-T to read"
+        raise UsageError(problem, hint="--set judge_side=cross_modal")
+    if config.lora_rank and config.text_encoder in (NGRAM, GIVEN):
+        problem = f"lora_rank needs a transformers encoder, and text_encoder={config.text_encoder} is none"
+        raise UsageError(problem, hint="set text_encoder too, for example --set text_encoder=xlm-roberta-base")
+    if config.visual_frozen_layers and not config.finetune:
+        problem = "visual_frozen_layers needs a visual encoder that is trained"
+        raise UsageError(problem, hint="--set finetune=true")
 
 
 def _request(sources: Sources, options: TrainingOptions, config: Any, own: Sequence[Path]) -> dict[str, Any]:

@@ -84,4 +84,4 @@ class MismatchOptions:
     def check(self) -> None:
         """Checks what needs no data; UsageError if an option has no effect."""
         if not self.noise:
-            refuse_without_noise([*mismatch_flags(self), *([f"--seed {self.seed}"] if self.seed else [])])
+            refuse_without_noise(mismatch_flags(self))

@@ -197,6 +197,8 @@ def test_what_does_nothing_is_said_or_refused(workspace: Chain, tmp_path: Path) 
         ("visual_frozen_layers=1", "finetune=true"),
     ]:
         assert needed in workspace.ccr(*command, "--set", setting).err
+    alone = ("train", "--method", "source-only", "--set", "judge=mutual", *toy.SMALL)
+    assert "judge_side=cross_modal" in workspace.ccr(*alone).err
     folder = tinytext.save("bert", tmp_path / "bert")
     vocabulary = folder / "tokenizer.json"
     content = json.loads(vocabulary.read_text())

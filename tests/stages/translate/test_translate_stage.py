@@ -193,7 +193,6 @@ def test_what_is_not_to_be_had(
         (("--noise", "0.2", "--noise-target", "foo"), "'foo'\n  try: --noise-target translation or pair"),
         (("--lang", "es", "--noise-seed", "0"), "--noise-seed 0 has no effect without --noise\n  try: add --noise 0.4"),
         (("--lang", "es", "--noise-target", "pair"), "--noise-target pair has no effect"),
-        (("--lang", "es", "--seed", "1"), "--seed 1 has no effect without --noise"),
         (("--lang", "es", "--engine", "deep-translator", "--set", "provider=foo"), "'foo'; choose from google"),
         (("--lang", "de", "--set", "table=ok.tsv"), "no option 'table'\n  try: --engine recorded; "),
         (("--lang", "es", "--set", "num_beams=4"), "try: --engine ct2 or --engine hf; "),
