@@ -111,7 +111,7 @@ class Call:
         for text in self.artifacts or []:
             lines = [line.strip() for line in sys.stdin.read().splitlines() if line.strip()] if text == "-" else [text]
             if not lines:
-                hint = "leave - out, or check whether the command before the pipe failed"
+                hint = "check whether the command before the pipe failed; without a pipe, leave - out"
                 raise ArtifactError("no artifact path on standard input", hint)
             paths += lines
         makes, dry_run = isinstance(self, BuildCall), getattr(self, "dry_run", False)

@@ -84,7 +84,7 @@ def test_what_does_not_go_together(options: tuple[str, ...], said: str, chain: C
 def test_a_pipe_that_brings_no_artifact(chain: Chain) -> None:
     done = chain.ccr("search", "rojo", "-", *CPU, stdin="")
     assert (done.code, done.out) == (4, "") and "standard input" in done.err
-    assert "try: leave - out" in done.err and "quotes" not in done.err
+    assert "without a pipe, leave - out" in done.err and "quotes" not in done.err
 
 
 def test_words_that_training_never_had_are_named(chain: Chain) -> None:
