@@ -430,7 +430,7 @@ def unwritable(root: Path) -> Iterator[None]:
         subprocess.run(["mount", "-o", "remount,ro,bind", root], check=True, capture_output=True)
         yield
     finally:
-        subprocess.run(["umount", root], check=True)
+        subprocess.run(["umount", "--lazy", root], check=True)
 
 
 def test_a_workspace_that_cannot_be_written(finished: Chain) -> None:
