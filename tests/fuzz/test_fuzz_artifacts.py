@@ -138,8 +138,8 @@ def test_a_few_malformed_artifacts(victim: Victim) -> None:
 
 @pytest.mark.slow
 def test_malformed_artifacts(victim: Victim) -> None:
-    refused = sum(attack(victim, 1000 + number, False) for number in range(250))
-    assert refused > 125
+    refused = sum(attack(victim, 1000 + number, False) for number in range(500))
+    assert refused > 250
 
 
 @pytest.mark.soak

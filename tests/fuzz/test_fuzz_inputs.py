@@ -393,8 +393,8 @@ def test_a_few_malformed_inputs(inputs: Attack) -> None:
 
 @pytest.mark.slow
 def test_malformed_inputs(inputs: Attack) -> None:
-    codes = [inputs.run(2000 + number) for number in range(200)]
-    assert sum(code == 4 for code in codes) > 50
+    codes = [inputs.run(2000 + number) for number in range(400)]
+    assert sum(code == 4 for code in codes) > 100
 
 
 @pytest.mark.soak

@@ -101,7 +101,7 @@ def killed(chain: Chain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[K
 @pytest.mark.slow
 def test_a_few_kills(killed: Killed) -> None:
     rng = random.Random(SEED)
-    assert sum(killed.attack(name, rng) for name in ("import", "force")) > 0
+    assert sum(killed.attack(name, rng) for name in ("import", "train", "force")) > 0
 
 
 @pytest.mark.soak
