@@ -129,7 +129,8 @@ def test_each_model_is_judged_by_itself_and_remembered(workspace: Chain) -> None
     whole, states = stopped.train(*TRAIN, workspace=workspace.root)
     judged = [state for state in states if state["epoch"]]
     for state in judged:
-        one, two = (state["memory"][f"model {number}"]["ST"].min(dim=0).values for number in range(2))
+        own = [state["memory"][f"model {number}"] for number in range(2)]
+        one, two = (sides["VT"].min(dim=0).values * sides["ST"].min(dim=0).values for sides in own)
         torch.testing.assert_close(state["p"][1], torch.stack([one, two], dim=1).float().clamp(min=1e-6))
         assert not torch.equal(one, two)
     evidence = pd.read_parquet(whole.path / "evidence" / "epoch-003.parquet")
