@@ -96,8 +96,8 @@ def media_path(root: Path | None, name: str | None) -> Path | None:
     """Returns the path of a medium; None if it has none, or if its name leads out of the media root."""
     if root is None or not name or "\0" in name:
         return None
-    path = (root / name).resolve()
-    return path if path.is_relative_to(root.resolve()) else None
+    path = Path(os.path.realpath(root / name))  # unlike resolve(), without an error where symbolic links form a loop
+    return path if path.is_relative_to(os.path.realpath(root)) else None
 
 
 def image_finder(artifact: Artifact) -> Callable[[str], Path | None]:

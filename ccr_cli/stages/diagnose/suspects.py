@@ -137,7 +137,7 @@ def sheet(rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) 
 def check_sheet(path: Path) -> Path:
     """Returns the path of a `sheet`; UsageError unless it names an HTML file in an existing folder."""
     if path.suffix != ".html":
-        raise UsageError(f"--sheet writes .html, not {path.name!r}")
+        raise UsageError(f"the sheet is an .html file, not {path.name!r}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}")
     return path

@@ -127,6 +127,9 @@ class EvaluationOptions:
         text = self.task == "text"
         if self.translate_test and self.beta not in (EvaluationOptions.beta, 0):
             raise UsageError(f"--translate-test is fusion of weight 0, not {self.beta:g}", hint="leave one out")
+        if self.translate_test and self.fusion != EvaluationOptions.fusion:
+            problem = f"--fusion {self.fusion} has no effect on --translate-test: normalised scores rank alike"
+            raise UsageError(problem, hint="leave one out")
         if self.translate_test and (text or self.queries not in ("", HUMAN, BOTH)):
             other = "--task text" if text else f"--queries {self.queries}"
             raise UsageError(f"--translate-test searches with people's queries, translated; {other} has others")

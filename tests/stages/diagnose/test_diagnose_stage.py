@@ -322,7 +322,7 @@ def test_the_sheet_shows_the_worst_and_runs_nothing(finished: Chain, tmp_path: P
     above, _, below = sheet.read_text(encoding="utf-8").partition('class="boundary"')
     assert (above.count('tag noisy">noisy'), below.count('tag clean">clean')) == (3, 2), "0.07 of 48 pairs"
     refused = finished.ccr("diagnose", trained, "--sheet", tmp_path / "worst.pdf", *CPU)
-    assert refused.code == 2 and "--sheet writes .html" in refused.err
+    assert refused.code == 2 and "the sheet is an .html file" in refused.err
 
 
 @pytest.mark.parametrize(

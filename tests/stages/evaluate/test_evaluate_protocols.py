@@ -254,6 +254,7 @@ def test_options_that_say_the_same_change_nothing(measured: Chain) -> None:
         (("toy-4fold",), 2, "of its manifest: toy-3fold, toy-5fold, toy-single"),
         (("toy-3fold", "--zero-shot"), 4, "there is no other data set"),
         (("toy-3fold", "--drop-leaks"), 2, "--drop-leaks goes with --zero-shot"),
+        (("full", "--translate-test", "--fusion", "minmax"), 2, "--fusion minmax has no effect on --translate-test"),
     ],
 )
 def test_contradictions_are_refused(options: tuple[str, ...], code: int, message: str, measured: Chain) -> None:

@@ -271,11 +271,12 @@ def test_a_picture_outside_the_media_root_is_never_shown(
     root = data.path / "media"
     (tmp_path / "secret.png").write_bytes((root / "1.png").read_bytes())
     (root / "link.png").symlink_to(tmp_path / "secret.png")
-    media = ["1.png", "../../../../secret.png", "link.png", None]
-    items = pd.DataFrame({"item_id": list("abcd"), "media": media}, dtype=object)
+    (root / "loop.png").symlink_to("loop.png")
+    media = ["1.png", "../../../../secret.png", "link.png", "loop.png", None]
+    items = pd.DataFrame({"item_id": list("abcde"), "media": media}, dtype=object)
     monkeypatch.setattr(dataset, "artifact_table", lambda *args: items)
     find = dataset.image_finder(data)
-    assert [find(item) is not None for item in "abcde"] == [True, False, False, False, False]
+    assert [find(item) is not None for item in "abcdef"] == [True, False, False, False, False, False]
     shutil.rmtree(root)
     assert dataset.image_finder(data)("a") is None
 
