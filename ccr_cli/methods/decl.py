@@ -47,7 +47,7 @@ class Config(base.Config):
     candidates: Whole = 2
     """Number of most similar candidates that determine a query's uncertainty; 0: the whole gallery."""
     judge: str = "two-group"
-    judge_side: base.Side = "cross_lingual"
+    judge_side: base.Side = "both"
 
     def __post_init__(self) -> None:
         super().__post_init__()

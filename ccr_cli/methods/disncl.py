@@ -68,7 +68,7 @@ class Config(base.Config):
     reduction: Literal["sum", "mean"] = "mean"
     """Reduction of eq. (3), (6) over the clean pairs: `sum` as printed; `mean` does not depend on their number."""
     judge: str = "two-group"
-    judge_side: base.Side = "cross_lingual"
+    judge_side: base.Side = "both"
     drop_below: Share = 0.5
 
     def __post_init__(self) -> None:
