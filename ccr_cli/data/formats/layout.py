@@ -359,7 +359,7 @@ def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], 
     if several:
         del found["text"]
     if form == "jsonl":
-        keys = {**{"item_id": ""}, **found, **dropped}
+        keys = {"item_id": "", **found, **dropped}
         return {"item" if ours == "item_id" else ours: key for ours, key in keys.items() if key != ours} | several
     if headless:
         ours = {theirs: ours for ours, theirs in found.items()} | ({name: name for name in texts} if several else {})
