@@ -62,13 +62,11 @@ def read(artifact: Artifact) -> Dataset:
     """Reads a dataset artifact; ArtifactError if it has no items, or a caption of an item that it lacks."""
     items, captions = artifact_table(artifact, "items.parquet", ITEMS), artifact_table(artifact, TABLE, CAPTIONS)
     unknown = captions.loc[~captions["item_id"].isin(items["item_id"]), "item_id"]
-    if items.empty or len(unknown):
-        problem = (
-            f"{artifact.path / TABLE} has captions of the unknown item {unknown.iloc[0]!r}"
-            if len(unknown)
-            else f"{artifact.path} has no items"
-        )
+    if len(unknown):
+        problem = f"{artifact.path / TABLE} has captions of the unknown item {unknown.iloc[0]!r}"
         raise ArtifactError(problem, hint=artifact.rebuild_hint())
+    if items.empty:
+        raise ArtifactError(f"{artifact.path} has no items", hint=artifact.rebuild_hint())
     return Dataset(artifact, items, captions, artifact.toml("manifest.toml"))
 
 

@@ -1,7 +1,6 @@
 """Assembles a data set from caption files: items with split and group, captions with language and number."""
 
 import copy
-import hashlib
 import re
 import shlex
 import unicodedata
@@ -21,6 +20,7 @@ from ccr_cli.data.formats.base import Record, is_video, stem
 from ccr_cli.data.formats.columns import LANG
 from ccr_cli.data.formats.text_files import read_ids
 from ccr_cli.data.manifests import empty_caption, refuse_id, with_hidden
+from ccr_cli.data.seeds import shuffled
 from ccr_cli.errors import ArtifactError
 
 SPLIT_NAMES = {
@@ -297,8 +297,7 @@ class Assembly:
         if not self.variant.halve:
             return {}
         split, seed = self.variant.halve["split"], self.variant.halve["seed"]
-        drawn = [item for item, row in self.items.items() if row.split == split]
-        drawn.sort(key=lambda item: hashlib.sha256(f"{seed} {item}".encode()).digest())
+        drawn = shuffled((item for item, row in self.items.items() if row.split == split), seed)
         half = (len(drawn) + 1) // 2
         return {**dict.fromkeys(drawn[:half], "val"), **dict.fromkeys(drawn[half:], "test")}
 

@@ -5,7 +5,6 @@ Items are alike if they share a caption (ignoring case and spaces) or if their p
 Shape suffixes: N items, H items with a hash, T captions.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ import pandas as pd
 from ccr_cli.console import counted
 from ccr_cli.data.assemble import SPLITS_OTHERWISE
 from ccr_cli.data.near_duplicates import Labels, first_of_group, linked, near_groups
+from ccr_cli.data.seeds import shuffled
 from ccr_cli.errors import ArtifactError
 
 _APART = "this alone does not keep them in one split"
@@ -64,7 +64,7 @@ def divided(
 def _fill(groups: npt.NDArray[np.object_], seed: int, shares: Mapping[str, float]) -> dict[str, str]:
     """Returns the split of each group: the held-out splits take what fits into their shares, training the rest."""
     size = pd.Series(groups).value_counts()
-    names = sorted(size.index, key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
+    names = shuffled(size.index, seed)
     split_of = dict.fromkeys(names, "train")
     for split, share in shares.items():
         room = max(1, round(share * len(groups)))

@@ -3,7 +3,6 @@
 Shape suffixes: V visual items, N rows of all of them, D dimension.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -43,11 +42,6 @@ class Frames:
         starts_B = (self.offsets_V1 if self.first_V is None else self.first_V)[rows_B]
         place_N, offsets_B1 = places_of(starts_B, self.offsets_V1[rows_B + 1] - self.offsets_V1[rows_B])
         return Frames(self.rows_ND[place_N], offsets_B1)
-
-    def split(self, size: int) -> "Iterator[Frames]":
-        """Yields the items in parts of at most `size`."""
-        for rows_B in torch.split(torch.arange(len(self), device=self.offsets_V1.device), size):
-            yield self.select(rows_B)
 
     def to(self, device: torch.device | str) -> "Frames":
         """Copies the items to ``device`` asynchronously."""

@@ -22,15 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from ccr_cli.artifacts.base import atomic_open, refuse_special
 from ccr_cli.artifacts.dataset import Dataset
-from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema
+from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema, table_schema, write_table
 from ccr_cli.console import HIDDEN, counted, say, warn
-from ccr_cli.data.formats.captions_csv import table_rows
-from ccr_cli.data.formats.excel import sheet_rows, workbook
-from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
+from ccr_cli.data.formats.excel import workbook
+from ccr_cli.data.formats.layout import spreadsheet
 from ccr_cli.data.pairs_tools import ISSUES, TOOLS, Pictures, annotated, label_issues
 from ccr_cli.errors import ArtifactError, UsageError, no_file, require_packages
 
@@ -170,13 +168,12 @@ def write(path: Path, pairs: pd.DataFrame, pictures: Pictures = lambda item: Non
     for field in filter(lambda field: field.type == pa.string(), schema):
         frame[field.name] = frame[field.name].map(_visible, na_action="ignore")
     tool = next((tool for end, tool in TOOLS.items() if path.name.lower().endswith(end)), None)
+    if path.suffix.lower() == ".parquet":
+        write_table(path, frame, schema)
+        return
     with atomic_open(path) as handle:
         if tool:
             handle.write(tool(frame, pictures, root))
-            return
-        if path.suffix.lower() == ".parquet":
-            table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
-            pq.write_table(table.replace_schema_metadata(None), handle, compression="zstd")
             return
         frame = label_issues(frame) if path.name.lower().endswith(ISSUES) else frame
         rows = [list(frame.columns), *(list(map(safe_cell, row)) for row in frame.itertuples(index=False))]
@@ -213,8 +210,6 @@ def read(path: Path) -> PairsFile:
         suffix, encoding = path.suffix.lower(), ""
         if suffix == ".parquet":
             rows = _parquet(path)
-        elif suffix == ".xlsx":
-            rows = sheet_rows(path)
         elif suffix == ".json":
             rows = annotated(content)
         elif torn := torn_row(content):
@@ -222,10 +217,7 @@ def read(path: Path) -> PairsFile:
             text = content.removesuffix(torn).decode("utf-8-sig")
             rows = enumerate(csv.reader(io.StringIO(text, newline="")), 1)
         else:
-            encoding = guessed_encoding(path, {}).get("encoding", "")
-            how = {"encoding": encoding or "utf-8"}
-            delimiter = guessed_delimiter(path, how).get("delimiter", "")
-            rows = table_rows(path, delimiter, True, how["encoding"])
+            encoding, rows = spreadsheet(path)
         columns, unread, lines = _table(rows)
     except ValueError as error:
         raise UsageError(f"{path} is not a file of pairs: {error}") from None

@@ -149,9 +149,9 @@ def intervals(folds: Sequence[RankedGallery], *, seed: int = 0, samples: int = S
     return {name: Estimate(*row) for name, row in zip(FIGURES, rows, strict=True)}
 
 
-def ends(values_RC: FloatArray, level: float = LEVEL) -> tuple[FloatArray, FloatArray]:
-    """Lower and upper end of each column, with `level` of the resamples between them; nan where all are nan."""
-    tail = 50.0 * (1.0 - level)
+def ends(values_RC: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Lower and upper end of each column, with `LEVEL` of the resamples between them; nan where all are nan."""
+    tail = 50.0 * (1.0 - LEVEL)
     mute_C = np.isnan(values_RC).all(axis=0)
     low_C, high_C = np.nanpercentile(np.where(mute_C, 0.0, values_RC), [tail, 100.0 - tail], axis=0)
     return np.where(mute_C, np.nan, low_C), np.where(mute_C, np.nan, high_C)

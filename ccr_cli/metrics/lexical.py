@@ -20,8 +20,9 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from ccr_cli.metrics.detection import FloatArray
+
 Ints = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
 Span = tuple[int, int]
 Pair = tuple[str, str]
 

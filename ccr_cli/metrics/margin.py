@@ -7,11 +7,11 @@ Shapes: N pairs, D dimension, B a block.
 """
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-FloatArray = npt.NDArray[np.float64]
+from ccr_cli.metrics.ranks import FloatArray
+
 NEAREST = 4
 MOST = 100_000
 """Maximum number of texts to search for the nearest; of more, evenly spaced ones are used."""

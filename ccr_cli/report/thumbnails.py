@@ -13,13 +13,11 @@ MAX_PIXELS = 100_000_000
 """Larger images are not opened (a small file can unpack to gigabytes)."""
 
 
-def thumbnail(
-    path: Path | None, side: int, most: int | None = None, *, transparent: bool = False
-) -> Image.Image | None:
+def thumbnail(path: Path | None, side: int, most: int = MAX_PIXELS, *, transparent: bool = False) -> Image.Image | None:
     """Opens an image with its EXIF orientation applied, and shrinks it to fit a square of `side` pixels.
 
     Returns RGB on white, or RGBA if `transparent` and the image has transparency. Returns None without a path, or if
-    the image cannot be read or has more than `most` pixels (by default `MAX_PIXELS`).
+    the image cannot be read or has more than `most` pixels.
     """
     if path is None:
         return None
@@ -27,7 +25,7 @@ def thumbnail(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with Image.open(path) as image:
-                if image.width * image.height > (most or MAX_PIXELS):
+                if image.width * image.height > most:
                     return None
                 image.draft("RGB", (side, side))
                 if transparent and image.has_transparency_data:
@@ -41,7 +39,7 @@ def thumbnail(
     return picture
 
 
-def small(path: Path, side: int, most: int | None = None) -> tuple[str, bytes] | None:
+def small(path: Path, side: int, most: int = MAX_PIXELS) -> tuple[str, bytes] | None:
     """Encodes a thumbnail: PNG if under 6,000 bytes, else PNG or JPEG, whichever is smaller; None as in `thumbnail`."""
     image = thumbnail(path, side, most, transparent=True)
     if image is None:

@@ -6,7 +6,6 @@ matter, and language codes that only the tokenizer's code knows (M2M100's) are e
 
 import copy
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -18,6 +17,7 @@ import filelock
 from ctranslate2.converters import TransformersConverter
 
 from ccr_cli import hub
+from ccr_cli.artifacts.base import sha256_text
 from ccr_cli.artifacts.workspace import slug
 from ccr_cli.cache_folder import cache_folder
 from ccr_cli.console import say
@@ -48,7 +48,7 @@ def converted(located: Located, tokenizer: Any, quantization: str) -> Path:
         "ctranslate2": ctranslate2.__version__,
         "scheme": _SCHEME,
     }
-    digest = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()
+    digest = sha256_text(json.dumps(made_of, sort_keys=True))
     final = cache_folder() / "ct2" / f"{slug(located.label)}-{quantization}-{digest[:12]}"
     if _complete(final):
         return final

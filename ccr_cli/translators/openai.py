@@ -6,7 +6,6 @@ around one, and refuses anything else. The key comes from the environment only.
 """
 # ruff: noqa: RUF001
 
-import hashlib
 import importlib.util
 import ipaddress
 import json
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 
 import requests
 
+from ccr_cli.artifacts.base import sha256_text
 from ccr_cli.console import counted, say
 from ccr_cli.data.languages import code_of, primary
 from ccr_cli.errors import UnavailableError, UsageError, require_packages
@@ -124,7 +124,7 @@ _NO_EFFECT = (*(field.name for field in fields(Limits)), "key_variable", "input_
 def identity(config: Config) -> dict[str, Any]:
     """What a request records: the prompt by its content, and defaults for the options that change no translation."""
     usual = asdict(Config())
-    prompt = _sha256(_prompt(config)) if config.prompt else ""
+    prompt = f"sha256:{sha256_text(_prompt(config))}" if config.prompt else ""
     return {name: usual[name] for name in _NO_EFFECT} | {"prompt": prompt, "url": _address(config)}
 
 
@@ -189,10 +189,6 @@ def _no_model(names: Sequence[str]) -> UsageError:
     return UsageError("which model? the engine openai needs a name", hint=f"--set model=NAME{known}")
 
 
-def _sha256(text: str) -> str:
-    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
-
-
 def language_name(lang: str) -> str:
     """The English name of a language for a prompt: `Spanish`, `Portuguese (pt-BR)`, `Chinese (Simplified)`."""
     from deep_translator.constants import GOOGLE_LANGUAGES_TO_CODES as NAMES
@@ -242,7 +238,7 @@ class Translator:
         self._url = _address(config)
         self._source, self._target = source, target
         prompt = _prompt(config)
-        self._identity = _sha256(prompt + _BATCH if config.batch > 1 else prompt)
+        self._identity = f"sha256:{sha256_text(prompt + _BATCH if config.batch > 1 else prompt)}"
         for name, lang in (("{source}", source), ("{target}", target)):
             prompt = prompt.replace(name, language_name(lang))
         self._prompt = prompt

@@ -22,9 +22,7 @@ from typing import Any
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.base import sha256_file
 from ccr_cli.data.formats.base import stem
-from ccr_cli.data.formats.captions_csv import table_rows
-from ccr_cli.data.formats.excel import sheet_rows
-from ccr_cli.data.formats.layout import guessed_delimiter, guessed_encoding
+from ccr_cli.data.formats.layout import spreadsheet
 from ccr_cli.data.formats.text_files import hashtag
 from ccr_cli.data.tsv import read_tsv
 from ccr_cli.errors import ArtifactError, UnavailableError, UsageError, no_file
@@ -200,13 +198,7 @@ def _read_tsv(path: Path) -> _Lines:
 
 
 def _read_table(path: Path) -> _Lines:
-    """Reads a spreadsheet: CSV, whose delimiter and encoding are guessed, or Excel."""
-    if path.suffix.lower() == ".xlsx":
-        rows = sheet_rows(path)
-    else:
-        encoding = guessed_encoding(path, {}).get("encoding", "utf-8")
-        delimiter = guessed_delimiter(path, {"encoding": encoding}).get("delimiter", "")
-        rows = table_rows(path, delimiter, encoding=encoding)
+    _, rows = spreadsheet(path)
     _, header = next(rows, (1, []))
     names = [name.strip().lower() for name in header]
     if not {"source", "target"} <= {*names}:

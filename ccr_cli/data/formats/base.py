@@ -230,9 +230,9 @@ class Json:
         """Name of the file and place, for a record."""
         return ", ".join(filter(None, (self.file.name, self.at, self.place)))
 
-    def wrong(self, what: str, hint: str | None = None) -> ArtifactError:
+    def wrong(self, what: str) -> ArtifactError:
         """Returns an error about this value."""
-        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}", hint)
+        return ArtifactError(f"{', '.join(filter(None, (str(self.file), self.at, self.place)))}: {what[:300]}")
 
     def _typed(self, kind: type, name: str) -> Any:
         """Returns the value if it has exactly this type (True and False are not numbers); else ArtifactError."""
@@ -247,14 +247,11 @@ class Json:
         return None if value is None else self._below(key, value)
 
     def __getitem__(self, key: str) -> Json:
-        return self.need(key)
-
-    def need(self, key: str, hint: str | None = None) -> Json:
-        """Returns the value of a key of an object; ArtifactError with the hint if it is missing or null."""
+        """Returns the value of a key of an object; ArtifactError if it is missing or null."""
         found = self.get(key)
         if found is None:
             keys = ", ".join(map(reprlib.repr, list(self.value)[:8])) or "no key"
-            raise self.wrong(f"there is no value of {key!r} (it has {keys})", hint)
+            raise self.wrong(f"there is no value of {key!r} (it has {keys})")
         return found
 
     def each(self) -> Iterator[Json]:

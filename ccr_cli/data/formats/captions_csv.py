@@ -117,9 +117,8 @@ def table_rows(
     path: Path, delimiter: str = "", quoted: bool = True, encoding: str = "utf-8", header_line: int = 1
 ) -> Iterator[tuple[int, list[str]]]:
     """Yields the line in which a row begins and its fields, beginning with the header; empty lines are skipped."""
-    by_name = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
     named, table = table_lines(path, encoding)
-    delimiter = "\t" if delimiter == "tab" else delimiter or named or by_name
+    delimiter = "\t" if delimiter == "tab" else delimiter or named or usual_delimiter(path)
     if len(delimiter) != 1 or delimiter in '\r\n"':
         raise ArtifactError(f"{path}: fields are separated by one character, or `tab`, not by {delimiter!r}")
     reader = csv.reader(
@@ -140,6 +139,11 @@ def table_rows(
             raise ArtifactError(problem, hint=f"a quote may not be closed. {double}") from None
         if fields and number >= header_line:
             yield number, fields
+
+
+def usual_delimiter(path: Path) -> str:
+    """Returns a tab for a `.tsv`, which may be gzipped, and a comma for any other table."""
+    return "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
 
 
 def table_lines(path: Path, encoding: str = "utf-8") -> tuple[str, Iterator[tuple[int, str]]]:

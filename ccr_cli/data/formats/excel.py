@@ -64,10 +64,11 @@ def _opened(path: Path) -> Iterator[Workbook]:
             yield openpyxl.load_workbook(file, read_only=True, data_only=True)
     except FileNotFoundError:
         raise ArtifactError(f"there is no {path}") from None
-    except _SOUND:
+    except (ArtifactError, PermissionError, MemoryError):  # not of a wrong format, or explained already
         raise
     except Exception as error:  # a damaged part can make the reader raise anything
-        raise _no_workbook(path, error) from None
+        problem = f"{path} is not an Excel workbook: {error}"
+        raise ArtifactError(problem, hint="save it as .xlsx, or as CSV") from None
 
 
 def sheet_rows(path: Path, sheet: str = "", header_line: int = 1) -> Iterator[tuple[int, list[str]]]:
@@ -127,12 +128,6 @@ def workbook(rows: Sequence[Sequence[object]], sentences: Collection[str] = ()) 
 
 SENTENCE_WIDTH, MOST_WIDTH, NUMBER_WIDTH = 45, 24, 8
 """Widths in characters: of columns of sentences, of the widest other column (ids are cut), and of numbers."""
-_SOUND = (ArtifactError, PermissionError, MemoryError)
-"""Errors to raise unchanged: they do not mean a wrong format, or explain the problem themselves."""
-
-
-def _no_workbook(path: Path, error: Exception) -> ArtifactError:
-    return ArtifactError(f"{path} is not an Excel workbook: {error}", hint="save it as .xlsx, or as CSV")
 
 
 def _text(cell: object) -> str:

@@ -18,7 +18,7 @@ from ccr_cli.artifacts.parquet import parquet_batches, parquet_schema
 from ccr_cli.console import counted
 from ccr_cli.data.formats import options_of, reader
 from ccr_cli.data.formats.base import ColumnError, NotUtf8, Record, is_media, lines, opened, read_json
-from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows
+from ccr_cli.data.formats.captions_csv import OTHER_NAMES, table_lines, table_rows, usual_delimiter
 from ccr_cli.data.formats.columns import MACHINE, candidates, is_machine, machine_columns, match, role, text_columns
 from ccr_cli.data.formats.excel import sheet_names, sheet_rows
 from ccr_cli.data.formats.folder import captioned
@@ -359,7 +359,7 @@ def _column_options(form: str, names: Sequence[str], chosen: Mapping[str, str], 
     if several:
         del found["text"]
     if form == "jsonl":
-        keys = {**{"item_id": ""}, **found, **dropped}
+        keys = {"item_id": "", **found, **dropped}
         return {"item" if ours == "item_id" else ours: key for ours, key in keys.items() if key != ours} | several
     if headless:
         ours = {theirs: ours for ours, theirs in found.items()} | ({name: name for name in texts} if several else {})
@@ -429,6 +429,19 @@ def _header(layout: Layout, names: Sequence[str]) -> str:
     return f"{layout.path}: the {what} {', '.join(names)!r}"
 
 
+def spreadsheet(path: Path) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """Reads an Excel workbook, or CSV whose encoding and delimiter are guessed.
+
+    Returns:
+        The encoding of CSV that is not UTF-8, else ""; and the number and the cells of each row.
+    """
+    if path.suffix.lower() == ".xlsx":
+        return "", sheet_rows(path)
+    options: dict[str, Any] = guessed_encoding(path, {})
+    options |= guessed_delimiter(path, options)
+    return options.get("encoding", ""), table_rows(path, **options)
+
+
 def guessed_encoding(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
     """Returns the option for a text file that is not UTF-8: UTF-16 by its byte order mark, else Windows' cp1252."""
     if "encoding" in options:
@@ -451,7 +464,7 @@ def guessed_delimiter(path: Path, options: Mapping[str, Any]) -> dict[str, str]:
 
     A first line such as `sep=;` decides.
     """
-    usual = "\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else ","
+    usual = usual_delimiter(path)
     named, table = table_lines(path, options.get("encoding", "utf-8"))
 
     def fit(delimiter: str, line: str) -> tuple[int, int, bool]:

@@ -247,10 +247,10 @@ TITLE, TITLE_LETTER = 11, 0.112
 LEGEND_COLUMNS = 5
 
 
-def heading(figure: Figure, title: str, lines: int = 4) -> None:
-    """Writes a title over a whole figure, in as many lines as it needs."""
+def heading(figure: Figure, title: str) -> None:
+    """Writes a title over a whole figure, in at most four lines."""
     if title:
-        text = wrapped(title, figure.get_figwidth() - 0.2, TITLE_LETTER, lines)
+        text = wrapped(title, figure.get_figwidth() - 0.2, TITLE_LETTER, 4)
         figure.suptitle(text, x=0.01, ha="left", fontsize=TITLE, fontweight="bold")
 
 

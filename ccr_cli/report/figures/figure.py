@@ -17,18 +17,8 @@ from ccr_cli.report.words.numbers import percent
 ONE_RUN = "One run per method, the lowest seed."
 """Added to captions of figures that show a single run of each method."""
 
-_PAIRS = [
-    "slot_id",
-    "item_id",
-    "lang",
-    "source_text",
-    "translation",
-    "back",
-    "truth",
-    "sim_vt",
-    "uncertainty",
-    "p_clean",
-]
+_TEXTS = ["slot_id", "item_id", "lang", "source_text", "translation", "back", "truth"]
+_PAIRS = [*_TEXTS, "sim_vt", "uncertainty", "p_clean"]
 
 Read = TypeVar("Read")
 Result = Mapping[str, Any]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ccr_cli.artifacts.signature import HUMAN
 from ccr_cli.metrics import breakdown
-from ccr_cli.metrics.bootstrap import LEVEL, SAMPLES, ends, resamples
+from ccr_cli.metrics.bootstrap import SAMPLES, ends, resamples
 from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.figures.canvas import GRID, INK, Style, legend_size, new_figure, styles, wrapped
 from ccr_cli.report.figures.figure import Drawing, FigureData, figure
@@ -115,7 +115,7 @@ def _sums(part: pd.DataFrame, lengths: "pd.Series[int]", codes: "pd.Series[int]"
 
 def _estimate(value_RB: FloatArray) -> FloatArray:
     """From the value, in the first row, and its resamples in the others."""
-    return np.stack([value_RB[0], *ends(value_RB[1:], LEVEL)])
+    return np.stack([value_RB[0], *ends(value_RB[1:])])
 
 
 def draw(recall: RecallByLength, unit: str, baseline: str | None) -> Figure:

@@ -35,16 +35,8 @@ RANKED = {
 """Which captions are listed first: by the first of these that is known. Human captions that do not translate the
 source are no reference: they may rightly say something else."""
 _PAIR = [
-    "item_id",
-    "lang",
-    "source_text",
-    "translation",
-    "back",
-    "uncertainty",
-    "p_clean",
-    "support",
-    "verdict",
-    "truth",
+    *("item_id", "lang", "source_text", "translation", "back"),
+    *("uncertainty", "p_clean", "support", "verdict", "truth"),
 ]
 Image = Callable[[str], Path | None]
 """Where the picture of an item lies."""

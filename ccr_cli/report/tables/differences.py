@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.errors import ArtifactError
-from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries
+from ccr_cli.metrics.bootstrap import DIRECTIONS, RankedGallery, RankedQueries, ends
 from ccr_cli.metrics.paired import interval_of_difference
 from ccr_cli.metrics.ranks import FloatArray
 from ccr_cli.report.tables.comparable import BASELINE, ORACLE, REPLICATE, counterpart
@@ -21,7 +21,6 @@ from ccr_cli.report.tables.comparable import BASELINE, ORACLE, REPLICATE, counte
 EXACT_SEEDS = 5
 """Up to this many seeds every resample is enumerated; beyond, `RESAMPLES` are drawn."""
 RESAMPLES = 4000
-LEVEL = 0.95
 Rankings = Mapping[tuple[str, str], Callable[[], pd.DataFrame]]
 """By run and signature, the rank of every query of a result."""
 NEEDED = ("direction", "query_id", "item_id", "fold", "rank", "average_precision")
@@ -205,6 +204,5 @@ def _ratio_interval(gain_S: FloatArray, gap_S: FloatArray) -> tuple[float | None
     gap_R = gap_S[draw_RS].mean(axis=1)
     if (gap_R <= 0).any():
         return None, None
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(gain_S[draw_RS].mean(axis=1) / gap_R, [tail, 100 - tail])
-    return float(low), float(high)
+    low, high = ends((gain_S[draw_RS].mean(axis=1) / gap_R)[:, None])
+    return float(low[0]), float(high[0])

@@ -53,14 +53,13 @@ def likely(probability: float | None) -> str:
     return f"{'<1' if probability < 0.005 else round(100 * probability)}% likely"
 
 
-def mean_sd(mean: float, sd: float | None, digits: int = 1) -> str:
+def mean_sd(mean: float, sd: float | None) -> str:
     """A mean with its standard deviation, or any figure with its margin.
 
     >>> mean_sd(120.04, 3.25), mean_sd(120.04, None)
     ('120.0 ± 3.2', '120.0')
     """
-    text = decimal(mean, digits)
-    return text if sd is None or not math.isfinite(sd) else f"{text} ± {sd:.{digits}f}"
+    return metric(mean) if sd is None or not math.isfinite(sd) else f"{metric(mean)} ± {sd:.1f}"
 
 
 def with_interval(value: float | None, interval: Collection[float] | None) -> str:

@@ -34,7 +34,7 @@ function show(state) {
   figures(state);
   $("pair").classList.toggle("none-left", !shown);
   const none = state.total ? ". Stop ccr review with Ctrl-C: it prints the next command." : ": no other reviewer has judged a pair";
-  say(`${state.done} of ${state.total} done` + (shown ? ` · pair ${shown.place}` : none));
+  report(`${state.done} of ${state.total} done` + (shown ? ` · pair ${shown.place}` : none));
   if (!shown) return;
   texts("source", shown.source);
   texts("translation", shown.translation, shown);
@@ -50,10 +50,6 @@ function show(state) {
   $("frame").replaceChildren(image);
   if (shown.picture) load(image, "/media?pair=" + shown.place);
 }
-function say(text, isError) {
-  $("status").textContent = text;
-  $("status").classList.toggle("error", Boolean(isError));
-}
 async function ask(address, body) {
   if (busy) return;
   busy = true;
@@ -63,7 +59,7 @@ async function ask(address, body) {
     show(await (await request(address, options)).json());
   } catch (error) {
     if (error.status === 401) { if (!$("key").open) $("key").showModal(); }
-    else say(error.status ? error.message : "the server does not answer" + (body ? ": this verdict is not saved" : ""), true);
+    else report(error.status ? error.message : "the server does not answer" + (body ? ": this verdict is not saved" : ""), true);
   }
   busy = false;
 }

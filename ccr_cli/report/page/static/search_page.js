@@ -5,10 +5,6 @@ let slashDown = false;  // a held key repeats: its later events must not type in
 function typing() {
   return /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName);
 }
-function report(text, isError) {
-  $("status").replaceChildren(element("span", text));
-  $("status").classList.toggle("error", Boolean(isError));
-}
 function caption(hit) {
   const node = element("bdi", plain(hit.caption || hit.item));
   node.dir = "auto";

@@ -13,6 +13,10 @@ function element(name, text, className) {
 function plain(text) {  // without controls and bidirectional overrides
   return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, "\ufffd");
 }
+function report(text, isError) {
+  $("status").replaceChildren(element("span", text));
+  $("status").classList.toggle("error", Boolean(isError));
+}
 async function request(address, options = {}) {
   const headers = {...(options.headers || {}), ...(token ? {authorization: "Bearer " + token} : {})};
   const response = await fetch(address, {...options, headers});
