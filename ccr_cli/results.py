@@ -218,10 +218,9 @@ class WorstPairs:
 
     def save(self, path: str | Path) -> Path:
         """Writes a .html file with pictures."""
-        from ccr_cli.stages.diagnose.suspects import check_sheet, sheet
+        from ccr_cli.stages.diagnose.suspects import check_sheet, write_sheet
 
-        with base.atomic_open(check_sheet(path := Path(path)), "w") as handle:
-            handle.write(sheet(self._rows, self._made, self._data))
+        write_sheet(check_sheet(path := Path(path)), self._rows, self._made, self._data)
         return path
 
     def __repr__(self) -> str:

@@ -36,9 +36,8 @@ def diagnose(
     """
     inputs = call.inputs()
     from ccr_cli.artifacts import dataset
-    from ccr_cli.artifacts.base import atomic_open
     from ccr_cli.commands.show import show_summary
-    from ccr_cli.data import pairs_file as pairs_file
+    from ccr_cli.data import pairs_file
     from ccr_cli.stages.diagnose import suspects
     from ccr_cli.stages.diagnose.stage import subjects
     from ccr_cli.stages.diagnose.translated import diagnose_subject
@@ -79,8 +78,7 @@ def diagnose(
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
     rows = suspects.most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
-        with atomic_open(sheet, "w") as handle:
-            handle.write(suspects.sheet(rows, made[0], data))
+        suspects.write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")
     if worst is None:
         c.emit(inputs, made, call.json)
