@@ -293,7 +293,7 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
 
     If an evaluation of a run is on the command line, only that one is used; otherwise all in the workspace.
     """
-    named = [a for a in inputs.named if a.kind == "evaluation"]
+    named = inputs.of_kind("evaluation")
     with_evaluation = {evaluation.run_id(a) for a in named}
     found: dict[str, list[RunResult]] = {}
     for artifact in inputs.named:

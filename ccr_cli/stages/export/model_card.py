@@ -110,7 +110,7 @@ def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
 
 def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
     """Returns the engine of a translation, preceded by that of a translation it repairs; corrections come last."""
-    engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
+    engine, lang = made.environment.get("engine.forward") or {}, made.request["lang"]
     own = {"engine": made.request["engine"], **engine, "lang": lang}
     only = made.request.get("only")
     if only is None:

@@ -95,7 +95,7 @@ def encoder_input(feats: base.Artifact) -> EncoderInput:
     It is recorded with the features, unless they were merged on a machine without the model: then the model is read.
     """
     module, config = _encoder(feats)
-    recorded = (feats.about.get("environment") or {}).get("recipe")
+    recorded = feats.environment.get("recipe")
     if recorded:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in recorded.items()}
         recipe = Recipe(**values)
@@ -184,8 +184,8 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
 
 
 def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:
-    index, data = features.read_index(feats), Workspace(feats.path.parents[2]).parent(feats, "dataset")
-    encoded, items = set(index["item_id"][index["n_rows"] > 0]), dataset.read(data).items
+    data = Workspace(feats.path.parents[2]).parent(feats, "dataset")
+    encoded, items = set(features.encoded_items(feats)), dataset.read(data).items
     variable = os.environ.get("CCR_MEDIA_ROOT")
     root = Path(variable) if variable else dataset.media_root(data)
     if root is None or not root.is_dir():

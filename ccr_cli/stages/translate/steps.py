@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -60,9 +60,9 @@ class Engines:
     device: str
     cache: Path
     """Folder of the results."""
-    silent: bool = False
+    silent: bool
     """Show no progress, for look-ups before the work."""
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any]
     """The checksum of an installed engine's source, for the cache."""
     _pair: tuple[str, str] | None = None
     _engine: Any = None
