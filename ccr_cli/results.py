@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from ccr_cli.stages.evaluate.compare import Comparison
     from ccr_cli.stages.search.stage import Answer
 
-_FRAME = '<iframe srcdoc="{}" sandbox style="width:100%;height:480px;border:0"></iframe>'
-"""A whole page inside a notebook: its styles do not reach the notebook, and nothing in it runs."""
-
 
 def _framed(page: str) -> str:
-    return _FRAME.format(html.escape(page))
+    """A whole page inside a notebook: its styles do not reach the notebook, and nothing in it runs."""
+    return f'<iframe srcdoc="{html.escape(page)}" sandbox style="width:100%;height:480px;border:0"></iframe>'
 
 
 @dataclass(frozen=True, eq=False)

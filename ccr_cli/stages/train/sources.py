@@ -22,6 +22,7 @@ from ccr_cli.stages.shared.options import mismatch_flags, refuse_without_noise
 from ccr_cli.stages.shared.splits import Split
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
+from ccr_cli.stages.translate.options import MismatchOptions
 
 
 @dataclass
@@ -174,23 +175,22 @@ def make_noise(
     workspace: Workspace,
     data: base.Artifact,
     ratio: float,
+    options: MismatchOptions | TrainingOptions,
     *,
-    style: str = "caption",
-    target: str | None = None,
-    seed: int = 0,
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
     """Draws a fraction `ratio` of the training triplets to mismatch; all methods and languages share one draw.
 
-    The data set is the only parent. `style` and `target` are as in `data.mismatch`; `force` draws again.
+    The data set is the only parent. The options have style, target (`data.mismatch`) and seed; `force` draws again.
 
     Raises:
         UsageError: If the ratio is out of range, or the style or target unknown or unfit.
     """
     if not 0 < ratio <= 1:
         raise no_share("--noise ", ratio)
-    target = mismatch.target_of(style, target)
+    style, target = options.noise_style, mismatch.target_of(options.noise_style, options.noise_target)
+    seed = options.seed if options.noise_seed is None else options.noise_seed
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     request |= {} if style in mismatch.STYLES else registry.installed_source("noise", style)
     name = name or noise_value(request)
@@ -218,11 +218,12 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
         UsageError: If both a noise artifact and options of a mismatch are given, or such options and no ratio; or if
             there are no translations to switch.
     """
-    ratio, style, target = options.noise, options.noise_style, options.noise_target
-    seed = options.seed if options.noise_seed is None else options.noise_seed
+    ratio = options.noise
     named, flags = inputs.of_kind("noise"), mismatch_flags(options)
-    targets = [str(a.request["target"]) for a in named] or ([mismatch.target_of(style, target)] if ratio else [])
-    if not sources.translated and set(targets) - {"pair"}:
+    targets = {str(a.request["target"]) for a in named}
+    if ratio and not named:
+        targets.add(mismatch.target_of(options.noise_style, options.noise_target))
+    if not sources.translated and targets - {"pair"}:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")
     if named:
         artifact = inputs.one("noise", "")
@@ -235,9 +236,7 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
         refuse_without_noise(flags)
     if not ratio:
         return sources
-    draw = partial(
-        make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed, force=options.force
-    )
+    draw = partial(make_noise, data=sources.data, ratio=ratio, options=options, force=options.force)
     try:
         drawn = draw(inputs.workspace)
     except Planned as planned:  # the run's plan needs the noise, so a dry run draws a missing one in another folder
