@@ -63,8 +63,7 @@ def diagnose(
             inputs.parent(artifact, parent.kind)
     if call.dry_run:
         raise inputs.workspace.planned[-1]
-    for artifact in inputs.named:
-        inputs.note(artifact)
+    inputs.note(*inputs.named)
     shown = (worst or 20) if worst or sheet else 0
     if shown or export is not None:
         most, parallel = None if export is not None else shown, options.settings.get("parallel", "")

@@ -103,8 +103,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     translated = [first for first, *_ in ensemble.first.translated.values()]
     if not options.translate_test:
         refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
-    for artifact in (ensemble.first.features, *translated):
-        inputs.note(artifact)
+    inputs.note(ensemble.first.features, *translated)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
     split = Split.of(own, protocol.split)

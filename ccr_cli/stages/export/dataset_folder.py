@@ -86,8 +86,7 @@ def export_dataset(inputs: Inputs, options: ExportOptions) -> base.Artifact:
         chosen.append(Inputs(workspace, of_lang).one("translation", f"into {lang}"))
         require_parent(chosen[-1], data)
     parents = [data, *chosen, *judged]
-    for artifact in parents:
-        inputs.note(artifact)
+    inputs.note(*parents)
 
     def write(site: Build) -> dict[str, int]:
         site.clear()

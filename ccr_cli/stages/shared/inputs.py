@@ -103,8 +103,7 @@ class Inputs:
         if len(matches) > 1:
             matches = [a for a in matches if better(a)] or matches
         if len(matches) < 2:
-            for artifact in matches:
-                self.note(artifact)
+            self.note(*matches)
             return matches[0] if matches else None
         paths = [self.workspace.relative(a.path) for a in matches]
         width = max(map(len, paths))
@@ -117,8 +116,7 @@ class Inputs:
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Returns every artifact of a kind that fits: the named ones, or else those of the workspace."""
         matches = self._matches(kind, fits)
-        for artifact in matches:
-            self.note(artifact)
+        self.note(*matches)
         return matches
 
     def _matches(self, kind: str, fits: Fits) -> list[base.Artifact]:
@@ -152,10 +150,11 @@ class Inputs:
                 return None
         return runs
 
-    def note(self, artifact: base.Artifact) -> None:
-        """Records that an artifact was read, for the list that the stage prints."""
-        if artifact.id not in {a.id for a in self.read}:
-            self.read.append(artifact)
+    def note(self, *artifacts: base.Artifact) -> None:
+        """Records that artifacts were read, for the list that the stage prints."""
+        for artifact in artifacts:
+            if artifact.id not in {a.id for a in self.read}:
+                self.read.append(artifact)
 
 
 def existing(workspace: Path | None) -> Path:

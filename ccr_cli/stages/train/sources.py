@@ -120,8 +120,7 @@ def find_sources(
         if len({a.path.name for a in alternatives}) < len(alternatives):
             problem = f"two translations into {language} have the name {alternatives[-1].path.name}"
             raise UsageError(problem, hint="give one another --name")
-        for alternative in alternatives:
-            inputs.note(alternative)
+        inputs.note(*alternatives)
         translated += alternatives
         if alternatives:
             continue
