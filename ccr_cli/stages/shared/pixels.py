@@ -28,7 +28,7 @@ from ccr_cli.encoders._transformers import Recipe
 from ccr_cli.errors import ArtifactError, UsageError, require_space
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower
-from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium, existing_root
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
@@ -187,9 +187,6 @@ def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:
     data = Workspace(feats.path.parents[2]).parent(feats, "dataset")
     encoded, items = set(features.encoded_items(feats)), dataset.read(data).items
     variable = os.environ.get("CCR_MEDIA_ROOT")
-    root = Path(variable) if variable else dataset.media_root(data)
-    if root is None or not root.is_dir():
-        reason = f"its media root {root} does not exist" if root else "it names no media root"
-        raise ArtifactError(f"{feats.path.parent.name} has no media: {reason}", hint="set it: CCR_MEDIA_ROOT=FOLDER")
+    root = existing_root(data, Path(variable) if variable else None, "CCR_MEDIA_ROOT=FOLDER")
     rows = zip(items["item_id"], items["kind"], items["media"], strict=True)
-    return root.resolve(), {item: Medium(kind, media) for item, kind, media in rows if item in encoded}
+    return root, {item: Medium(kind, media) for item, kind, media in rows if item in encoded}
