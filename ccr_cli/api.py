@@ -485,7 +485,7 @@ def evaluate(
         options, systems = call.options(EvaluationOptions), call.options(EvaluatedSystems)
         options.check()
         kind, inputs = "dataset" if systems.flag else "run", call.inputs
-        found = [each for each in inputs.named if each.kind == kind]
+        found = inputs.of_kind(kind)
         if systems.flag:
             _only(len(found or inputs.workspace.artifacts(kind)), "evaluation", "name the data set")
         elif found and not systems.ensemble:

@@ -22,12 +22,10 @@ if TYPE_CHECKING:
     from ccr_cli.stages.evaluate.compare import Comparison
     from ccr_cli.stages.search.stage import Answer
 
-_FRAME = '<iframe srcdoc="{}" sandbox style="width:100%;height:480px;border:0"></iframe>'
-"""A whole page inside a notebook: its styles do not reach the notebook, and nothing in it runs."""
-
 
 def _framed(page: str) -> str:
-    return _FRAME.format(html.escape(page))
+    """A whole page inside a notebook: its styles do not reach the notebook, and nothing in it runs."""
+    return f'<iframe srcdoc="{html.escape(page)}" sandbox style="width:100%;height:480px;border:0"></iframe>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,10 +216,9 @@ class WorstPairs:
 
     def save(self, path: str | Path) -> Path:
         """Writes a .html file with pictures."""
-        from ccr_cli.stages.diagnose.suspects import check_sheet, sheet
+        from ccr_cli.stages.diagnose.suspects import check_sheet, write_sheet
 
-        with base.atomic_open(check_sheet(path := Path(path)), "w") as handle:
-            handle.write(sheet(self._rows, self._made, self._data))
+        write_sheet(check_sheet(path := Path(path)), self._rows, self._made, self._data)
         return path
 
     def __repr__(self) -> str:

@@ -25,6 +25,7 @@ from ccr_cli.data import mismatch
 from ccr_cli.errors import ArtifactError, CcrError
 from ccr_cli.stages.shared.picture_encoder import encoder_of
 from ccr_cli.stages.train.sources import make_noise
+from ccr_cli.stages.translate.options import MismatchOptions
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "plugin"
 METHOD = '''"""Mine: InfoNCE by another name."""
@@ -316,7 +317,7 @@ def test_a_noise_style_of_a_distribution_draws(site: SitePackages, workspace: to
     data = workspace.find("dataset")
 
     def draw() -> base.Artifact:
-        return make_noise(Workspace(workspace.root), data=data, ratio=0.5, style="rotate")
+        return make_noise(Workspace(workspace.root), data, 0.5, MismatchOptions(noise_style="rotate"))
 
     made = draw()
     assert made.request["source"]["sha256"] and made.counts["mismatched"] == made.counts["triplets"] // 4

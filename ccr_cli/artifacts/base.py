@@ -87,6 +87,11 @@ class Artifact:
     about: dict[str, Any] = field(default_factory=dict)
     """Facts outside the identity: created, command, versions, environment. Paths of this machine are among them."""
 
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Facts about how and where it was made, such as times; empty if they are unknown."""
+        return self.about.get("environment") or {}
+
     def entry(self, name: str) -> FileEntry:
         """Returns the entry of a file in the record; raises ArtifactError if there is none."""
         for entry in self.files:

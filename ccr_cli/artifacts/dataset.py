@@ -52,6 +52,10 @@ class Dataset:
             raise ArtifactError(f"{self.artifact.path / TEXTS} holds {found}, expected {expected}")
         return rows_TE
 
+    def captions_in(self, lang: str) -> pd.DataFrame:
+        """The captions in a language."""
+        return self.captions[self.captions["lang"] == lang]
+
     def languages(self) -> list[str]:
         """Languages with captions, the source language first."""
         langs = sorted(self.captions["lang"].unique())
@@ -84,7 +88,7 @@ def media_root(artifact: Artifact) -> Path | None:
     """
     if (artifact.path / "media").is_dir():
         return artifact.path / "media"
-    recorded = (artifact.about.get("environment") or {}).get("media_root")
+    recorded = artifact.environment.get("media_root")
     if not recorded or Path(recorded).parts[:1] == (ELSEWHERE,):
         return None
     return (home(artifact.path) or artifact.path) / str(recorded)

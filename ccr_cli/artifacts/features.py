@@ -52,6 +52,12 @@ def read_index(artifact: Artifact) -> pd.DataFrame:
     return artifact_table(artifact, "index.parquet", INDEX)
 
 
+def encoded_items(artifact: Artifact) -> list[str]:
+    """Returns the ids of the items that have features, in the data set's order."""
+    index = read_index(artifact)
+    return list(index.loc[index["n_rows"] > 0, "item_id"])
+
+
 def read_shard(artifact: Artifact, shard: int, index: pd.DataFrame) -> npt.NDArray[np.float16]:
     """Maps the rows (N, D) of a shard; ArtifactError if they are not what the encoder and the shard's index promise."""
     path = artifact.file(shard_name(shard))
@@ -112,7 +118,7 @@ class EncoderPart:
 
 def parts(artifact: Artifact) -> list[EncoderPart]:
     """Returns the features of each encoder in an artifact, in order; one if they are not joined."""
-    written = (artifact.about.get("environment") or {}).get("given")
+    written = artifact.environment.get("given")
     if CONCAT not in artifact.request:
         return [EncoderPart(artifact.id, artifact.request, written or {})]
     ids, requests = artifact.request[CONCAT], artifact.request[PARTS]

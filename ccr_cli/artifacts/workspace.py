@@ -90,6 +90,13 @@ class Workspace:
 
         return sorted(artifacts, key=lambda artifact: level_of(self.relative(artifact.path)))
 
+    def to_rebuild(
+        self, artifacts: Sequence[base.Artifact], rebuilt: Sequence[base.Artifact] | None = None
+    ) -> list[base.Artifact]:
+        """Returns the stale artifacts, arguments as for `stale`, parents first; `ccr train` makes noise again."""
+        ids = self.stale(artifacts, rebuilt)
+        return self.parents_first([a for a in artifacts if a.id in ids and a.kind != "noise"])
+
     def linked(self, artifact: base.Artifact, link: base.Parent) -> base.Artifact:
         """Loads a parent of an artifact; raises ArtifactError if it is gone or was replaced."""
         try:

@@ -71,6 +71,7 @@ _SHARED: dict[str, dataclasses.Field[Any]] = SHARED | {
     "json": result(False, "Print one JSON object instead of text."),
     "quiet": where(False, "Print errors only.", "--quiet", "-q"),
     "verbose": where(0, "Print more messages.", "--verbose", "-v", count=True, metavar="", show_default=False),
+    "open_": option(False, "Open the page in the browser.", "--open"),
 }
 """Flags that several commands share, by the name of their field or parameter, which sets the default."""
 
@@ -494,6 +495,14 @@ def show_json(value: object) -> None:
     print(console.escaped(json.dumps(value, ensure_ascii=False)))
 
 
+def show_rows(name: str, columns: Sequence[str], rows: Sequence[Sequence[object]], as_json: bool) -> None:
+    """Prints rows as a table, or as one JSON object with a list of them under a name."""
+    if as_json:
+        show_json({name: [dict(zip(columns, row, strict=True)) for row in rows]})
+    else:
+        show_table(columns, rows)
+
+
 def show_table(
     columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None, heading: bool = True
 ) -> None:
@@ -537,6 +546,24 @@ def _unbroken(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int)
             break
         whole.add(number)
     return whole
+
+
+def serve_until_stopped(serve: Callable[[Callable[[str], None]], None], open_page: bool) -> int:
+    """Runs a server, which calls its argument with its address, until a signal stops it; returns the exit code."""
+
+    def ready(address: str) -> None:
+        print(address, flush=True)
+        console.say("  press Ctrl-C to stop")
+        if open_page:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    try:
+        serve(ready)
+    except (KeyboardInterrupt, Terminated) as stop:
+        return 130 if isinstance(stop, KeyboardInterrupt) else 143
+    return 0
 
 
 def examples(*lines: str) -> str:

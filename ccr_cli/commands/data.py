@@ -36,10 +36,7 @@ def list_(workspace: Path | None = None, json: bool = False) -> None:
     from ccr_cli.stages.shared.inputs import existing
 
     columns, rows = listing(Workspace(existing(workspace).absolute()))
-    if json:
-        c.show_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
-        return
-    c.show_table(columns, rows)
+    c.show_rows("datasets", columns, rows, json)
 
 
 @app.command(

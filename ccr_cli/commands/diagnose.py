@@ -36,9 +36,8 @@ def diagnose(
     """
     inputs = call.inputs()
     from ccr_cli.artifacts import dataset
-    from ccr_cli.artifacts.base import atomic_open
     from ccr_cli.commands.show import show_summary
-    from ccr_cli.data import pairs_file as pairs_file
+    from ccr_cli.data import pairs_file
     from ccr_cli.stages.diagnose import suspects
     from ccr_cli.stages.diagnose.stage import subjects
     from ccr_cli.stages.diagnose.translated import diagnose_subject
@@ -64,8 +63,7 @@ def diagnose(
             inputs.parent(artifact, parent.kind)
     if call.dry_run:
         raise inputs.workspace.planned[-1]
-    for artifact in inputs.named:
-        inputs.note(artifact)
+    inputs.note(*inputs.named)
     shown = (worst or 20) if worst or sheet else 0
     if shown or export is not None:
         most, parallel = None if export is not None else shown, options.settings.get("parallel", "")
@@ -79,8 +77,7 @@ def diagnose(
             console.say(f"  type corrections, then: ccr translate {paths} --only {export}")
     rows = suspects.most_suspicious(pairs, data, shown) if shown else []
     if sheet is not None:
-        with atomic_open(sheet, "w") as handle:
-            handle.write(suspects.sheet(rows, made[0], data))
+        suspects.write_sheet(sheet, rows, made[0], data)
         console.say(f"  the sheet: {sheet}")
     if worst is None:
         c.emit(inputs, made, call.json)

@@ -12,10 +12,7 @@ def doctor(workspace: Path | None = None, json: bool = False) -> None:
     from ccr_cli.stages.doctor import examine
 
     rows = examine(Workspace((workspace or Path(".")).absolute()))
-    if json:
-        c.show_json({"checks": [dict(zip(("what", "state", "mend"), row, strict=True)) for row in rows]})
-        return
-    c.show_table(("what", "state", "mend"), rows)
+    c.show_rows("checks", ("what", "state", "mend"), rows, json)
 
 
 EPILOG = c.examples("ccr doctor", "ccr doctor --json")

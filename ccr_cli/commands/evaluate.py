@@ -30,7 +30,7 @@ def evaluate(
     from ccr_cli.commands.show import show_summary
     from ccr_cli.stages.evaluate.systems import evaluate_systems
 
-    runs = sum(artifact.kind == "run" for artifact in inputs.named)
+    runs = len(inputs.of_kind("run"))
     evaluations = []
     for made in evaluate_systems(inputs, options, systems):
         evaluations.append(made)

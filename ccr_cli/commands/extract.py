@@ -48,9 +48,7 @@ def extract(
             made = stage(inputs, options)
     if made is None:  # this process is not the first of torchrun
         return
-    for artifact in inputs.named:
-        if artifact.id != made.id:
-            inputs.note(artifact)
+    inputs.note(*(artifact for artifact in inputs.named if artifact.id != made.id))
     c.emit(inputs, [made], call.json)
 
 

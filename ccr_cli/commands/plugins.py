@@ -12,11 +12,7 @@ def plugins(json: bool = False) -> None:
     """
     from ccr_cli.stages.plugins import COLUMNS, listed
 
-    rows = listed()
-    if json:
-        c.show_json({"plugins": [dict(zip(COLUMNS, row, strict=True)) for row in rows]})
-        return
-    c.show_table(COLUMNS, rows)
+    c.show_rows("plugins", COLUMNS, listed(), json)
 
 
 EPILOG = c.examples("ccr plugins", "ccr plugins --json")

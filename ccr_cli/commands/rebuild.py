@@ -47,7 +47,7 @@ def rebuild(*, call: c.ListCall) -> None:
 
 def _next(workspace: Workspace, chosen: set[Path], blocked: set[str]) -> base.Artifact | None:
     """The next stale artifact of the chosen ones (or of all); adds those made from `blocked` ones to `blocked`."""
-    for artifact in _stale(workspace):
+    for artifact in workspace.to_rebuild(workspace.artifacts()):
         name = workspace.relative(artifact.path)
         if any(link.path in blocked for link in artifact.parents):
             blocked.add(name)
@@ -72,13 +72,6 @@ def _make(workspace: Workspace, artifact: base.Artifact, *, again: bool) -> None
     code = subprocess.run(words, env=env, stdout=subprocess.DEVNULL).returncode
     if code not in (0, 3):  # 3: done, but some items failed
         raise ArtifactError(f"{name} could not be made again (exit code {code})", hint=artifact.rebuild_hint())
-
-
-def _stale(workspace: Workspace) -> list[base.Artifact]:
-    """The stale artifacts, parents first, except noise artifacts, which `ccr train` makes again."""
-    artifacts = workspace.artifacts()
-    ids = workspace.stale(artifacts)
-    return workspace.parents_first([a for a in artifacts if a.id in ids and a.kind != "noise"])
 
 
 EPILOG = c.examples("ccr rebuild", "ccr data import products.csv --force && ccr rebuild", "ccr rebuild latest")

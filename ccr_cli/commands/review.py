@@ -1,16 +1,14 @@
 """ccr review."""
 
 import shlex
-import webbrowser
 
 import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import Terminated, require_packages
+from ccr_cli.errors import require_packages
 from ccr_cli.stages.review.options import ReviewOptions
 from ccr_cli.stages.search.options import ListenOptions
-from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
@@ -18,7 +16,7 @@ def review(
     *,
     reviewed: ReviewOptions,
     options: ListenOptions,
-    open_: bool = option(False, "Open the page in the browser.", "--open"),
+    open_: bool = False,
     call: c.Call,
 ) -> None:
     """Judge and correct the suspicious translations of a diagnosis, on a web page.
@@ -38,18 +36,7 @@ def review(
         file = shlex.quote(str(opened.log.path))
         before = f"; {console.counted(state['done'], 'pair')} done before" if state["done"] else ""
         console.say(f"  {opened.reviewer} reviews {console.counted(state['total'], 'pair')}{before}: {file}")
-
-        def ready(address: str) -> None:
-            print(address, flush=True)
-            console.say("  press Ctrl-C to stop")
-            if open_:
-                webbrowser.open(address)
-
-        code = 0
-        try:
-            stage(opened, options, listening, ready)
-        except (KeyboardInterrupt, Terminated) as stop:
-            code = 130 if isinstance(stop, KeyboardInterrupt) else 143
+        code = c.serve_until_stopped(lambda ready: stage(opened, options, listening, ready), open_)
         state = opened.state()
         judged = console.counted(state["judged"], "pair")
         following = f"\n  next: ccr translate --only {file}" if state["judged"] else ""

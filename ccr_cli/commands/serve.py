@@ -1,14 +1,11 @@
 """ccr serve."""
 
-import webbrowser
-
 import typer
 
 from ccr_cli import console
 from ccr_cli.commands import common as c
-from ccr_cli.errors import Terminated, UsageError, require_packages
+from ccr_cli.errors import UsageError, require_packages
 from ccr_cli.stages.search.options import SearchOptions, ServerOptions
-from ccr_cli.stages.shared.options import option
 
 
 @c.guarded
@@ -16,7 +13,7 @@ def serve(
     *,
     searched: SearchOptions,
     options: ServerOptions,
-    open_: bool = option(False, "Open the page in the browser.", "--open"),
+    open_: bool = False,
     call: c.Call,
 ) -> None:
     """Serve search over HTTP, with a web page.
@@ -38,19 +35,10 @@ def serve(
         searcher.calibrate()
         return searcher
 
-    searcher = opened()
-
-    def ready(address: str) -> None:
-        print(address, flush=True)
-        console.say("  press Ctrl-C to stop")
-        if open_:
-            webbrowser.open(address)
-
-    try:
-        stage(searcher, options, ready, opened if options.reload else None)
-    except (KeyboardInterrupt, Terminated) as stop:
+    searcher, reopen = opened(), (opened if options.reload else None)
+    if code := c.serve_until_stopped(lambda ready: stage(searcher, options, ready, reopen), open_):
         console.say("stopped")
-        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else 143) from None
+        raise typer.Exit(code)
 
 
 EPILOG = c.examples(

@@ -50,8 +50,7 @@ def train_sweep(
         if cell.state != "done" and cell.run:
             show_summary(cell.run)
     for cell in selected:
-        for artifact in cell.parents:
-            inputs.note(artifact)
+        inputs.note(*cell.parents)
     runs = [cell.run for cell in selected if cell.run]
     if as_json:
         read = [a for a in inputs.read if a.path not in {run.path for run in runs}]

@@ -3,7 +3,6 @@
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -76,11 +75,8 @@ def translate(
     made = []
     for ratio in noise:
         data = training_data(inputs)
-        style, target = mismatch.noise_style, mismatch.noise_target
-        drawn = mismatch.seed if mismatch.noise_seed is None else mismatch.noise_seed
-        how: dict[str, Any] = {"seed": drawn, "name": options.name, "force": options.force}
         with suppress(Planned):
-            made.append(make_noise(inputs.workspace, data, ratio, style=style, target=target, **how))
+            made.append(make_noise(inputs.workspace, data, ratio, mismatch, name=options.name, force=options.force))
     signatures: set[str] = set()
 
     def make(job: TranslateOptions) -> None:

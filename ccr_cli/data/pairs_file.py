@@ -99,7 +99,7 @@ class PairsFile:
         Raises:
             UsageError: If all ids in the column are unknown, or the file has languages and lacks one of these.
         """
-        known = set(data.captions["caption_id"][data.captions["lang"] == data.source_lang])
+        known = set(data.captions_in(data.source_lang)["caption_id"])
         unknown = [name for name in self.frame[column] if name not in known]
         if unknown:
             more = f", nor are {len(unknown) - 1} more" if len(unknown) > 1 else ""

@@ -234,7 +234,7 @@ def _read_captions(path: Path, dataset_dir: Path | None, lang: str) -> tuple[_En
     if lang != data.source_lang:
         hint = "leave out --back, --with-queries and --rounds, or bring a TSV with the sentences of both languages"
         raise UsageError(f"{path.name} translates captions in {data.source_lang}, not in {lang}", hint=hint)
-    frame = data.captions[data.captions["lang"] == lang]
+    frame = data.captions_in(lang)
     sources: defaultdict[tuple[str, int], list[tuple[str, str]]] = defaultdict(list)
     for item, k, caption, text in zip(*(frame[name] for name in ("item_id", "k", "caption_id", "text")), strict=True):
         sources[item, int(k)].append((caption, _key(text)))

@@ -97,7 +97,7 @@ def _translation(artifact: Artifact, brief: bool) -> Iterator[Line]:
             cost = f"; cost {usage['cost']:,.4f}" if "cost" in usage else ""
             read, written = usage["prompt_tokens"], usage["completion_tokens"]
             yield Line(f"  {direction}: {read:,} tokens read, {written:,} written{cost}")
-    words = (artifact.about.get("environment") or {}).get("word_flags") or {}
+    words = artifact.environment.get("word_flags") or {}
     if any(words.values()):
         flags = ", ".join(f"{name} {number}" for name, number in words.items() if number)
         yield Line(f"  flags of words: {flags} (ccr diagnose names them)")
@@ -124,7 +124,7 @@ def _without_references(split: dict[str, Any]) -> str:
 
 def _training(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """The epoch that was kept, and its validation."""
-    counts, seconds = artifact.counts, float(artifact.about["environment"].get("seconds", 0.0))
+    counts, seconds = artifact.counts, float(artifact.environment.get("seconds", 0.0))
     best: Any = run.history(artifact).set_index("epoch").loc[counts["best_epoch"]]
     config = run.config(artifact)
     figure, reached = config.get("criterion", "SumR"), ""
@@ -211,7 +211,7 @@ def threshold(split: Mapping[str, Any]) -> str:
 
 def _index(artifact: Artifact, brief: bool) -> Iterator[Line]:
     """How close the index comes to exact search, and the time it saves."""
-    about, spent = index.about(artifact), artifact.about.get("environment") or {}
+    about, spent = index.about(artifact), artifact.environment
     recall, kind = about["recall"], about["type"].lower()
     work = "cell" if "ivf" in kind else "candidate" if "hnsw" in kind else ""
     work = f", {counted(about['effort'], work)} a query" if work else ""

@@ -152,10 +152,7 @@ def _warn_of_stale(workspace: Workspace, data: base.Artifact) -> None:
     for kind, path in workspace.places():
         with suppress(ArtifactError):
             made.append(base.load(path, kind))
-    ids = workspace.stale(made, [data])
-    # ccr train makes the noise again
-    again = workspace.parents_first([a for a in made if a.id in ids and a.kind != "noise"])
-    stale = [f"{workspace.relative(a.path)}; {a.rebuild_hint()}" for a in again]
+    stale = [f"{workspace.relative(a.path)}; {a.rebuild_hint()}" for a in workspace.to_rebuild(made, [data])]
     if stale:
         more = [f"and {len(stale) - _MOST_STALE:,} more; ccr show lists them"] if len(stale) > _MOST_STALE else []
         lines = "\n  ".join([*stale[:_MOST_STALE], *more])

@@ -29,7 +29,7 @@ from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.losses.evidential import dirichlet
 from ccr_cli.stages.diagnose.options import DiagnoseOptions
 from ccr_cli.stages.diagnose.rivals import BLOCK, SEARCHES, Search
-from ccr_cli.stages.diagnose.verdicts import check_share, figures, summary_rows, with_verdicts
+from ccr_cli.stages.diagnose.verdicts import check_share, figures, with_verdicts, worst_rows
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, refuse_unread
@@ -64,15 +64,15 @@ def subjects(inputs: Inputs) -> list[base.Artifact]:
         ArtifactError: If there is none, or several fit.
     """
     for kind in ("run", "translation"):
-        if len(named := latest([a for a in inputs.named if a.kind == kind])) > 1:
+        if len(named := latest(inputs.of_kind(kind))) > 1:
             return named
         if named:
             return [inputs.one(kind, "")]
     if trained := inputs.maybe("run", ""):
         return [trained]
-    data = [a for a in inputs.named if a.kind == "dataset"]
+    data = inputs.of_kind("dataset")
     hint = "ccr translate --lang LANG"
-    found = inputs.one("translation", "", lambda a: not data or any(made_from(d)(a) for d in data), hint=hint)
+    found = inputs.one("translation", "", lambda a: not data or made_from(*data)(a), hint=hint)
     say(f"without a run: diagnosing the translation {inputs.workspace.relative(found.path)}")
     return [found]
 
@@ -144,7 +144,7 @@ def _diagnose(
     data = without(dataset.read(parent(trained, "dataset")), settings["options"].get("left_out", ""))
     translated, second = translations_of(inputs.workspace, trained)
     translations = {lang: {a.path.name: translation.read(a) for a in each} for lang, each in translated.items()} or {
-        data.source_lang: {"": translation.untranslated(data.captions[data.captions["lang"] == data.source_lang])}
+        data.source_lang: {"": translation.untranslated(data.captions_in(data.source_lang))}
     }
     other = translation.read(second) if second else None
     method, tokenizer = load_method(trained, device)
@@ -291,5 +291,5 @@ def _summary(frame: pd.DataFrame, trained: base.Artifact, request: dict[str, Any
         "judge_side": request["judge_side"] if load_judge(request["judge"]).takes_side else "",
         **figures(frame, request),
         **{key: {name: figures(part, request) for name, part in frame.groupby(by[key])} for key in by},
-        "most_suspicious": summary_rows(doubted, shown),
+        "most_suspicious": worst_rows(doubted, shown),
     }

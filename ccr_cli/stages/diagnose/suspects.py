@@ -14,6 +14,7 @@ from ccr_cli.metrics.mtquality import WORD
 from ccr_cli.metrics.word_flags import flagged, in_words
 from ccr_cli.report.page import lists
 from ccr_cli.report.words.artifact_summaries import threshold
+from ccr_cli.stages.diagnose.verdicts import worst_rows
 from ccr_cli.stages.shared.other_translations import learned, parallel_lexicon, texts_of, witness_lexicon
 
 SHOWN = (
@@ -31,12 +32,10 @@ def most_suspicious(judged: pd.DataFrame, data: base.Artifact, count: int) -> li
     Also has `rare`, whether the pair has words that the model hardly saw, and `image`, the path of the picture or None.
     """
     image = dataset.image_finder(data)
-    pairs = judged.sort_values("place").head(count)
-    rows = []
-    for row in pairs.astype(object).where(pairs.notna(), None).to_dict("records"):
-        facts = {str(name): value for name, value in row.items()}
-        rows.append(facts | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))})
-    return rows
+    return [
+        row | {"rare": bool(row["support"] < diagnosis.RARE), "image": image(str(row["item_id"]))}
+        for row in worst_rows(judged, judged.columns.tolist(), count)
+    ]
 
 
 def judged_pairs(
@@ -132,6 +131,12 @@ def sheet(rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) 
     title += f", {summary['called_noisy']:,} of which are called noisy"
     source_lang, rule = dataset.read(data).source_lang, threshold(summary["split"])
     return lists.sheet(rows, image_of.get, summary["lang"], source_lang, title, rule)
+
+
+def write_sheet(path: Path, rows: list[dict[str, Any]], made: base.Artifact, data: base.Artifact) -> None:
+    """Writes a `sheet` to a file."""
+    with base.atomic_open(path, "w") as handle:
+        handle.write(sheet(rows, made, data))
 
 
 def check_sheet(path: Path) -> Path:

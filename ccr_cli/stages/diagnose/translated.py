@@ -32,8 +32,8 @@ from ccr_cli.stages.diagnose.verdicts import (
     UNJUDGED,
     check_share,
     figures,
-    summary_rows,
     with_verdicts,
+    worst_rows,
 )
 from ccr_cli.stages.shared import judging
 from ccr_cli.stages.shared.inputs import Inputs
@@ -106,7 +106,7 @@ def _diagnose(
     if judge.compares_texts and others:
         triplets = triplets.select(np.flatnonzero([bool(texts) for texts in triplets.references]))
     if triplets.dropped:
-        captions = source.captions[source.captions["lang"] == source.source_lang]["caption_id"]
+        captions = source.captions_in(source.source_lang)["caption_id"]
         first = captions[~captions.isin(triplets.slot_ids)].iloc[0]
         left_out = f"{counted(triplets.dropped, 'caption')}, such as {first!r}, left out"
         warn(f"{left_out}, without a text that the judge could compare")
@@ -151,7 +151,7 @@ def _diagnose(
         "not_judged": int((frame["verdict"] == diagnosis.NOT_JUDGED).sum()),
         **figures(frame, build.request),
         "splits": {split: figures(part, build.request) for split, part in frame.groupby("split")},
-        "most_suspicious": summary_rows(worst, worst.columns.drop(["p_vs", "p_st"]).tolist()),
+        "most_suspicious": worst_rows(worst, worst.columns.drop(["p_vs", "p_st"]).tolist()),
     }
     base.write_json(build.folder / "summary.json", summary)
     return {"pairs": len(frame), "called_noisy": summary["called_noisy"]}

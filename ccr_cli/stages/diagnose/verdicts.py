@@ -95,8 +95,8 @@ def figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def summary_rows(worst: pd.DataFrame, columns: list[str]) -> list[dict[str, Any]]:
-    """The most suspicious pairs as a summary lists them, with None for null."""
-    shown = worst.sort_values("place").head(SUSPICIOUS)[columns]
+def worst_rows(pairs: pd.DataFrame, columns: list[str], count: int = SUSPICIOUS) -> list[dict[str, Any]]:
+    """Some columns of the most suspicious pairs, as many as a summary lists or another number; None for null."""
+    shown = pairs.sort_values("place").head(count)[columns]
     rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
     return list(rows)

@@ -37,13 +37,13 @@ from ccr_cli.report.words import signature_words
 from ccr_cli.report.words.numbers import decimal, ends, metric, percent
 from ccr_cli.stages.shared.inputs import Inputs, made_from, without_orphans
 from ccr_cli.stages.shared.load_run import default_options, method_label, translations_of
+from ccr_cli.stages.shared.references import LOW_IS_GOOD
 
 MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "protocol", "pos", "ties")
 """Keys of the signature in which compared results must agree: the same queries, galleries and rules."""
 _TELLING = ("pos", "caption_set", "ties", "gallery", "q", "data")
 """Keys that distinguish comparisons of the same data, split, protocol and language."""
 FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
-LOW_IS_GOOD = ("MedR", "MeanR")
 _USUAL_NOISE = "caption-translation"
 _SEEDED = ("seed", "triplets", "dropped", "validation")
 """Keys of a run's configuration that may differ between its repetitions."""
@@ -293,7 +293,7 @@ def _results(inputs: Inputs) -> dict[str, list[RunResult]]:
 
     If an evaluation of a run is on the command line, only that one is used; otherwise all in the workspace.
     """
-    named = [a for a in inputs.named if a.kind == "evaluation"]
+    named = inputs.of_kind("evaluation")
     with_evaluation = {evaluation.run_id(a) for a in named}
     found: dict[str, list[RunResult]] = {}
     for artifact in inputs.named:

@@ -86,7 +86,7 @@ class Evaluator:
 
     model: Model
     options: EvaluationOptions
-    foreign: Split | None = None
+    foreign: Split | None
     """The split of the data set of `--ood`."""
     results: list[dict[str, Any]] = field(default_factory=list)
     ranks: list[pd.DataFrame] = field(default_factory=list)
@@ -415,9 +415,9 @@ def pairs_of(target: Target, lang: str) -> tuple[str, pd.DataFrame]:
     translations (as in the paper); `mt`: machine translations and their source captions. A row has `item_id`,
     `caption_set`, `query_id` and `query` in the language, `source_id` and `source`.
     """
-    data, human = target.data, target.split.captions
+    data = target.data
     captions = captions_of(target.split, lang, target.protocol)
-    english = human[human["lang"] == data.source_lang]
+    english = target.split.captions_in(data.source_lang)
     parallel: Mapping[str, str] = data.manifest.get("parallel") or {}
     both = captions.merge(english, on=["item_id", "k"], suffixes=("", "_source"))
     parallel_sets = {*parallel.items(), *((own, other) for other, own in parallel.items())}

@@ -21,12 +21,12 @@ COLUMNS = "name the columns text and item; with several languages also lang"
 
 def captions_of(split: Split, lang: str, protocol: Protocol) -> pd.DataFrame:
     """The human captions of a split in a language, as far as a protocol uses them."""
-    return protocol.take(split.captions[split.captions["lang"] == lang])
+    return protocol.take(split.captions_in(lang))
 
 
 def machine_captions(split: Split, translations: pd.DataFrame | None, lang: str) -> pd.DataFrame:
     """The machine-translated captions of a split; caption set and `k` are those of the captions they were made from."""
-    source = split.captions[split.captions["lang"] == split.data.source_lang]
+    source = split.captions_in(split.data.source_lang)
     if translations is None or lang == split.data.source_lang:
         return source.iloc[:0]
     made = translation.translated(translations[translations["lang"] == lang])

@@ -119,7 +119,7 @@ def _name(inputs: Inputs, ensemble: Ensemble, targets: Sequence[Target], options
     if options.zero_shot:
         parts.append(ZERO_SHOT)
         names = sorted(target.data.name for target in targets)
-        if len(names) > 1 or any(a.kind == "dataset" and a.name in names for a in inputs.named):
+        if len(names) > 1 or any(a.name in names for a in inputs.of_kind("dataset")):
             request["targets"] = names
     elif common:
         parts.append(request["split"])

@@ -7,7 +7,7 @@ from ccr_cli.artifacts.build import Planned
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.evaluate.options import HALF, EvaluatedSystems, EvaluationOptions
 from ccr_cli.stages.evaluate.stage import evaluate
-from ccr_cli.stages.evaluate.zero_shot import VectorFiles, evaluate_pretrained
+from ccr_cli.stages.evaluate.zero_shot import evaluate_pretrained
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.references import find
 
@@ -21,18 +21,15 @@ def evaluate_systems(inputs: Inputs, options: EvaluationOptions, systems: Evalua
         CcrError: As for `evaluate` and `evaluate_pretrained`.
         UsageError: If options contradict each other or the artifacts.
     """
-    model = systems.flag
-    if model:
-        _refuse_with_model(inputs, model, options, systems)
-        texts, visual = systems.text_vectors, systems.visual_vectors
-        pretrained = VectorFiles(texts, visual) if texts and visual else str(systems.model)
-        yield from evaluate_pretrained(inputs, pretrained, options, device=systems.device, force=systems.force)
+    if systems.flag:
+        _refuse_with_model(inputs, options, systems)
+        yield from evaluate_pretrained(inputs, options, systems)
         return
     foreign, name = None, systems.name
     if options.ood not in ("", HALF):
         word = options.ood if "/" in options.ood else f"{FOLDERS['dataset']}/{options.ood}"
         foreign = load(find(inputs.workspace, word), "dataset")
-    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
+    runs = inputs.of_kind("run")
     if systems.ensemble and len(runs) < 2:
         raise UsageError(f"--ensemble needs several runs, not {len(runs)}", hint="ccr evaluate RUN RUN --ensemble")
     if len(runs) < 2:
@@ -54,11 +51,12 @@ def evaluate_systems(inputs: Inputs, options: EvaluationOptions, systems: Evalua
         yield made
 
 
-def _refuse_with_model(inputs: Inputs, flag: str, options: EvaluationOptions, systems: EvaluatedSystems) -> None:
+def _refuse_with_model(inputs: Inputs, options: EvaluationOptions, systems: EvaluatedSystems) -> None:
     """Refuses options and artifacts that do not go with `--model` or vectors."""
+    flag = systems.flag
     if not options.zero_shot:
         raise UsageError(f"{flag} goes with --zero-shot: a run has its own model", hint="add --zero-shot")
-    runs = [artifact for artifact in inputs.named if artifact.kind == "run"]
+    runs = inputs.of_kind("run")
     if runs or systems.ensemble:
         raise UsageError(f"{flag} takes the place of {runs[0].name if runs else '--ensemble'}", hint="leave one out")
     if systems.name is not None:

@@ -65,7 +65,7 @@ class Target:
         protocol = self.protocol
         if kind == FILE and self.table is not None:
             return self.table[self.table["lang"] == lang], protocol
-        captions = split.captions[split.captions["lang"] == lang]
+        captions = split.captions_in(lang)
         if kind == MT:
             captions = machine_captions(split, self.translations, lang)
         used = protocol.take(captions)
@@ -103,8 +103,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     translated = [first for first, *_ in ensemble.first.translated.values()]
     if not options.translate_test:
         refuse_unread(inputs, ensemble.first.artifact, hint=options.elsewhere)
-    for artifact in (ensemble.first.features, *translated):
-        inputs.note(artifact)
+    inputs.note(ensemble.first.features, *translated)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
     split = Split.of(own, protocol.split)
@@ -138,7 +137,7 @@ def other_targets(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions
     """
     own, trained, feats = ensemble.data, ensemble.first.artifact, ensemble.first.features
     inputs.note(feats)
-    named = [a for a in inputs.named if a.kind == "dataset" and a.id != own.artifact.id]
+    named = [a for a in inputs.of_kind("dataset") if a.id != own.artifact.id]
     others = named or [a for a in inputs.workspace.artifacts("dataset") if a.id != own.artifact.id]
     targets: list[Target] = []
     refused: list[CcrError] = []
@@ -173,7 +172,7 @@ def _with_queries(inputs: Inputs, data: Dataset) -> tuple[str, ...]:
     Raises:
         ArtifactError: If there is none.
     """
-    named = [artifact for artifact in inputs.named if artifact.kind == "translation"]
+    named = inputs.of_kind("translation")
     known = [a for a in named or inputs.workspace.artifacts("translation") if made_from(data.artifact)(a)]
     langs = tuple(sorted({translation.language(a) for a in known if a.request.get("queries")}))
     if not langs:
@@ -197,9 +196,9 @@ def _translated_by(
 
         def fits(artifact: base.Artifact, lang: str = lang) -> bool:
             ours = translation.language(artifact) == lang and bool(artifact.request.get("queries"))
-            return ours and any(parent.id == data.artifact.id for parent in artifact.parents)
+            return ours and made_from(data.artifact)(artifact)
 
-        named = [a for a in inputs.named if a.kind == "translation" and fits(a)]
+        named = list(filter(fits, inputs.of_kind("translation")))
         if not named and any(map(fits, own)):
             continue
         described = f"of {data.name} with {lang} queries in {data.source_lang}"

@@ -125,7 +125,7 @@ class Softmax:
         data = without(model.ensemble.data, left_out)
         features = [member.features for member in model.ensemble.members]
         translated = model.ensemble.first.translated
-        captions = data.captions[data.captions["lang"] == data.source_lang]
+        captions = data.captions_in(data.source_lang)
         if lang != data.source_lang and translated:
             frame = translation.read((translated.get(lang) or next(iter(translated.values())))[0])
             captions = frame.loc[frame["direction"] == "forward", ["caption_id", "item_id", "text"]]
@@ -284,7 +284,7 @@ def read_foreign_data(artifact: base.Artifact, target: Target) -> Split:
     if artifact.id == own.artifact.id or same_collection(own, data):
         raise UsageError(f"--ood {data.name} is of the collection that the run was trained on", hint=f"--ood {HALF}")
     foreign = Split.of(data, split)
-    if all(_captions(foreign, lang).empty for lang in langs):
+    if all(foreign.captions_in(lang).empty for lang in langs):
         raise ArtifactError(f"{data.name} has no captions in {' or '.join(langs)} for its {split} items")
     shared = (set(group_ids(own, own.items)) & set(group_ids(data, foreign.items))) - {None}
     if shared:
@@ -297,14 +297,10 @@ def foreign_queries(
     foreign: Split, lang: str, embedded: EmbeddedGallery, embed: Callable[[Sequence[str]], Tensor]
 ) -> KnownAndUnknown | None:
     """The queries of a gallery, and captions of another data set that search it; None without any in the language."""
-    rows, name = _captions(foreign, lang), foreign.data.name
+    rows, name = foreign.captions_in(lang), foreign.data.name
     if rows.empty:
         warn(f"{name} has no {lang} captions for its {foreign.name} items: no --ood result for {lang}")
         return None
     items = [f"{name}/{item}" for item in rows["item_id"]]
     queries = Queries(list(rows["caption_id"]), items, embed(list(rows["text"])), embedded.visual_VD)
     return [embedded.queries()], [{"t2v": queries}]
-
-
-def _captions(split: Split, lang: str) -> pd.DataFrame:
-    return split.captions[(split.captions["lang"] == lang) & split.captions["text"].notna()]

@@ -4,7 +4,7 @@ Missing features are extracted or imported, and a missing run `pretrained` is ma
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -18,7 +18,7 @@ from ccr_cli.console import say, warn
 from ccr_cli.data import features as formats
 from ccr_cli.encoders.base import sha256_of
 from ccr_cli.errors import ArtifactError, CcrError, UsageError
-from ccr_cli.stages.evaluate.options import EvaluationOptions
+from ccr_cli.stages.evaluate.options import EvaluatedSystems, EvaluationOptions
 from ccr_cli.stages.evaluate.queries import captions_of
 from ccr_cli.stages.evaluate.stage import evaluate
 from ccr_cli.stages.evaluate.targets import protocol_of, with_hint
@@ -33,22 +33,12 @@ from ccr_cli.stages.train.stage import train
 METHOD = "pretrained"
 
 
-@dataclass(frozen=True)
-class VectorFiles:
-    """A model that is known only by its vectors: files with vectors by caption id and by item id."""
-
-    texts: Path
-    visual: Path
-
-
-def evaluate_pretrained(
-    inputs: Inputs, model: str | VectorFiles, options: EvaluationOptions, *, device: str = "auto", force: bool = False
-) -> list[base.Artifact]:
+def evaluate_pretrained(inputs: Inputs, options: EvaluationOptions, systems: EvaluatedSystems) -> list[base.Artifact]:
     """Evaluates a model on the named data sets, or on all of the workspace, in every language they have.
 
-    The model is a dual encoder, by hub name or folder, or vectors. A data set that does not fit is an error if it was
-    named or no other is left; otherwise it is left out with a warning. A dry run plans what the first missing step
-    would make for each data set.
+    The model is a dual encoder, by hub name or folder, or known only by its vectors. A data set that does not fit is an
+    error if it was named or no other is left; otherwise it is left out with a warning. A dry run plans what the first
+    missing step would make for each data set.
 
     Raises:
         ArtifactError: If there is nothing to evaluate on, the model is damaged, or vectors are missing or unusable.
@@ -56,12 +46,12 @@ def evaluate_pretrained(
         UsageError: If the model is no dual encoder, or vectors of texts and items differ in dimension.
     """
     options.check()
-    named = [a for a in inputs.named if a.kind == "dataset"]
+    named = inputs.of_kind("dataset")
     evaluated: list[base.Artifact] = []
     refused: list[CcrError] = []
     for artifact in named or inputs.workspace.artifacts("dataset"):
         try:
-            evaluated.append(_evaluate(inputs, artifact, model, options, device, force))
+            evaluated.append(_evaluate(inputs, artifact, options, systems))
         except Planned:
             continue
         except (ArtifactError, UsageError) as error:
@@ -80,32 +70,27 @@ def evaluate_pretrained(
 
 
 def _evaluate(
-    inputs: Inputs,
-    artifact: base.Artifact,
-    model: str | VectorFiles,
-    options: EvaluationOptions,
-    device: str,
-    force: bool,
+    inputs: Inputs, artifact: base.Artifact, options: EvaluationOptions, systems: EvaluatedSystems
 ) -> base.Artifact:
-    data = datasets.read(artifact)
-    langs, vectors = _langs(data, model, options), model if isinstance(model, VectorFiles) else None
+    data, device, vectors = datasets.read(artifact), systems.device, systems.visual_vectors
+    langs = _langs(data, options, systems)
     inputs.note(artifact)
-    feats = _imported(inputs, artifact, vectors) if vectors else _features(inputs, artifact, str(model), device)
+    feats = _imported(inputs, artifact, vectors) if vectors else _features(inputs, artifact, str(systems.model), device)
     inputs.note(feats)
-    translations = [a for a in inputs.named if a.kind == "translation" and made_from(artifact)(a)]
+    translations = list(filter(made_from(artifact), inputs.of_kind("translation")))
     training = TrainingOptions(
         method=METHOD,
         lang=None if translations else data.source_lang,
-        text_vectors=vectors.texts if vectors else None,
+        text_vectors=systems.text_vectors,
         device=device,
     )
     run = train(Inputs(inputs.workspace, [artifact, feats, *translations]), training)
     inputs.note(run)
     own = replace(options, zero_shot=False, langs=tuple(langs))
-    return evaluate(Inputs(inputs.workspace, [run]), run, own, device=device, force=force)
+    return evaluate(Inputs(inputs.workspace, [run]), run, own, device=device, force=systems.force)
 
 
-def _langs(data: datasets.Dataset, model: str | VectorFiles, options: EvaluationOptions) -> Sequence[str]:
+def _langs(data: datasets.Dataset, options: EvaluationOptions, systems: EvaluatedSystems) -> Sequence[str]:
     """The languages of the options, else all in which people wrote captions for the split (and which have vectors).
 
     Vectors must cover all captions of a language or none, and all items of the split.
@@ -116,22 +101,23 @@ def _langs(data: datasets.Dataset, model: str | VectorFiles, options: Evaluation
     written = [lang for lang, rows in captions.items() if not rows.empty]
     if not written:
         raise ArtifactError(f"{data.name} has no captions for its {protocol.split} items")
-    if not isinstance(model, VectorFiles):
+    texts, visual = systems.text_vectors, systems.visual_vectors
+    if not (texts and visual):
         return options.langs or written
     of_split, items = f"{protocol.split} items of {data.name}", split.items["item_id"]
-    with formats.opened(*formats.with_lists([model.texts], [])[0]) as table:
+    with formats.opened(*formats.with_lists([texts], [])[0]) as table:
         known = frozenset(table.ids)
     needed = {*options.langs, data.source_lang} & {*written}
     for lang in written:
-        if _lacks(known, captions[lang]["caption_id"], model.texts, f"{lang} captions of the {of_split}"):
+        if _lacks(known, captions[lang]["caption_id"], texts, f"{lang} captions of the {of_split}"):
             if lang in needed:
-                raise _none(model.texts, known, captions[lang]["caption_id"], f"the {lang} captions of the {of_split}")
+                raise _none(texts, known, captions[lang]["caption_id"], f"the {lang} captions of the {of_split}")
             say(f"{lang} is not evaluated: it has no vectors", level=0)
             written = [other for other in written if other != lang]
-    with formats.opened(*formats.with_lists([model.visual], [])[0]) as table:
+    with formats.opened(*formats.with_lists([visual], [])[0]) as table:
         (places, _), known = formats.join(list(items), [table]), frozenset(table.ids)
-    if _lacks(items[[place is not None for place in places]], items, model.visual, of_split):
-        raise _none(model.visual, known, items, f"the {of_split}")
+    if _lacks(items[[place is not None for place in places]], items, visual, of_split):
+        raise _none(visual, known, items, f"the {of_split}")
     return options.langs or written
 
 
@@ -151,11 +137,11 @@ def _lacks(known: Collection[str], ids: pd.Series, path: Path, what: str) -> boo
     return len(absent) > 0
 
 
-def _imported(inputs: Inputs, data: base.Artifact, model: VectorFiles) -> base.Artifact:
+def _imported(inputs: Inputs, data: base.Artifact, vectors: Path) -> base.Artifact:
     """Imports vectors of the items as a features artifact."""
-    digest = fingerprint(formats.with_lists([model.visual], []))
-    options = ExtractOptions(name=f"{model.visual.stem}-{digest[:6]}", max_failed=1.0)
-    return extract_from(Inputs(inputs.workspace, [data]), ReadyFeatures(from_=[model.visual]), options)
+    digest = fingerprint(formats.with_lists([vectors], []))
+    options = ExtractOptions(name=f"{vectors.stem}-{digest[:6]}", max_failed=1.0)
+    return extract_from(Inputs(inputs.workspace, [data]), ReadyFeatures(from_=[vectors]), options)
 
 
 def _features(inputs: Inputs, data: base.Artifact, model: str, device: str) -> base.Artifact:
@@ -167,7 +153,7 @@ def _features(inputs: Inputs, data: base.Artifact, model: str, device: str) -> b
         about = artifact.json("encoder.json")
         return made_from(data)(artifact) and (about.get("weights_sha256"), about.get("pooling")) == (weights, "pooler")
 
-    candidates = [a for a in inputs.named if a.kind == "features"] + inputs.workspace.artifacts("features")
+    candidates = inputs.of_kind("features") + inputs.workspace.artifacts("features")
     found = next(filter(fits, candidates), None)
     if found is None:
         settings = {"model": model}

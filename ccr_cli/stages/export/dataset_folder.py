@@ -21,6 +21,7 @@ from ccr_cli.console import counted, warn
 from ccr_cli.errors import UsageError
 from ccr_cli.stages.diagnose.suspects import judged_pairs
 from ccr_cli.stages.export.model_card import render, translators
+from ccr_cli.stages.export.options import ExportOptions
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, require_parent
 from ccr_cli.stages.shared.load_run import translations_of
 
@@ -52,7 +53,7 @@ _LICENCE = re.compile(r"cc0-1\.0|cc-by(-nc)?(-sa|-nd)?-\d\.\d|mit|apache-2\.0|bs
 """Licences whose usual name is also the hub's, except for case and spaces."""
 
 
-def export_dataset(inputs: Inputs, *, name: str | None = None, force: bool = False) -> base.Artifact:
+def export_dataset(inputs: Inputs, options: ExportOptions) -> base.Artifact:
     """Exports a data set, with the named diagnoses, and one translation into each language.
 
     The translations are the named ones and those that were diagnosed, or else all in the workspace.
@@ -62,9 +63,9 @@ def export_dataset(inputs: Inputs, *, name: str | None = None, force: bool = Fal
         UsageError: If the captions are features, two diagnoses judge one language, or one judges none of the texts.
     """
     workspace = inputs.workspace
-    judged = [a for a in inputs.named if a.kind == "diagnosis"]
-    named = [a for a in inputs.named if a.kind == "translation"]
-    homes = [a for a in inputs.named if a.kind == "dataset"]
+    judged = inputs.of_kind("diagnosis")
+    named = inputs.of_kind("translation")
+    homes = inputs.of_kind("dataset")
     for made in judged:
         if diagnosis.of_run(made):
             trained = workspace.parent(made, "run")
@@ -85,15 +86,14 @@ def export_dataset(inputs: Inputs, *, name: str | None = None, force: bool = Fal
         chosen.append(Inputs(workspace, of_lang).one("translation", f"into {lang}"))
         require_parent(chosen[-1], data)
     parents = [data, *chosen, *judged]
-    for artifact in parents:
-        inputs.note(artifact)
+    inputs.note(*parents)
 
     def write(site: Build) -> dict[str, int]:
         site.clear()
         return _write(site.folder, inputs, data, chosen, judged)
 
-    name = name or (f"{data.name}-verdicts" if judged else data.name)
-    return build_artifact(workspace, "export", name, {"form": "datasets"}, parents, write=write, force=force)
+    name = options.name or (f"{data.name}-verdicts" if judged else data.name)
+    return build_artifact(workspace, "export", name, {"form": "datasets"}, parents, write=write, force=options.force)
 
 
 def _write(

@@ -3,6 +3,7 @@
 The text is `model_card.md.j2`. Every value that it prints is escaped for Markdown.
 """
 
+import html
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -110,7 +111,7 @@ def render(template: str, *, languages: Sequence[str], **facts: Any) -> str:
 
 def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any]]:
     """Returns the engine of a translation, preceded by that of a translation it repairs; corrections come last."""
-    engine, lang = (made.about.get("environment") or {}).get("engine.forward") or {}, made.request["lang"]
+    engine, lang = made.environment.get("engine.forward") or {}, made.request["lang"]
     own = {"engine": made.request["engine"], **engine, "lang": lang}
     only = made.request.get("only")
     if only is None:
@@ -127,7 +128,7 @@ def translators(workspace: Workspace, made: base.Artifact) -> list[dict[str, Any
 
 def text(value: object) -> str:
     """Escapes a value for Markdown, so that it cannot become markup, HTML or a table cell."""
-    safe = plain(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    safe = html.escape(plain(str(value)), quote=False)
     return re.sub(r"([\\`*_\[\]{}|~#$!])", r"\\\1", safe)
 
 

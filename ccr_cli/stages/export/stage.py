@@ -61,10 +61,10 @@ def export(inputs: Inputs, options: ExportOptions) -> base.Artifact:
         raise UsageError("--onnx needs a run, and only data is named", hint="leave --onnx out, or name a run")
     with recorded_as(without_option(recorded_words(), "--to")):  # ccr rebuild uploads nothing
         if of_data:
-            made = export_dataset(inputs, name=options.name, force=options.force)
+            made = export_dataset(inputs, options)
         else:
             trained = inputs.one("run", "", hint="ccr train --method uml")
-            made = export_run(inputs, trained, onnx=options.onnx, name=options.name, force=options.force)
+            made = export_run(inputs, trained, options)
             for parent in trained.parents:
                 inputs.parent(trained, parent.kind)
     if repository:
@@ -72,9 +72,7 @@ def export(inputs: Inputs, options: ExportOptions) -> base.Artifact:
     return made
 
 
-def export_run(
-    inputs: Inputs, trained: base.Artifact, *, onnx: bool = False, name: str | None = None, force: bool = False
-) -> base.Artifact:
+def export_run(inputs: Inputs, trained: base.Artifact, options: ExportOptions) -> base.Artifact:
     """Exports a run; the model card holds its evaluations among the inputs, or else all in the workspace.
 
     The export is read back and compared with the run on some of its data before the artifact is complete.
@@ -85,20 +83,20 @@ def export_run(
         UsageError: If the text encoder's own pooling cannot be exported, or for ONNX it is no transformers model, or a
             SigLIP; or if an evaluation is of several runs.
     """
-    settings = run.config(trained)
+    settings, onnx = run.config(trained), options.onnx
     if onnx:
         onnx_text.require(settings["text_encoder"]["kind"])
         if settings["text_encoder"].get("pad_id") is not None:
             raise UsageError("ONNX pads texts to equal length, which a SigLIP reads as text", hint="leave --onnx out")
     refuse_unread(inputs, trained)
-    for artifact in (a for a in inputs.named if a.kind in ("evaluation", "diagnosis")):
+    for artifact in inputs.of_kind("evaluation", "diagnosis"):
         if artifact.kind == "evaluation" or diagnosis.of_run(artifact):
             require_parent(artifact, trained)
         if artifact.kind == "evaluation" and evaluation.run_id(artifact) != trained.id:
             problem = f"{artifact.name} evaluates several runs as one"
             raise UsageError(problem, hint="leave it out: an export is of one run")
     evaluations = inputs.all("evaluation", lambda a: evaluation.run_id(a) == trained.id)
-    name = name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
+    name = options.name or stem(trained.name + ("-onnx" if onnx else ""), {}, {})
 
     def write(site: Build) -> dict[str, int]:
         site.clear()
@@ -109,7 +107,7 @@ def export_run(
             raise
 
     parents = [trained, *evaluations]
-    return build_artifact(inputs.workspace, "export", name, {"onnx": onnx}, parents, write=write, force=force)
+    return build_artifact(inputs.workspace, "export", name, {"onnx": onnx}, parents, write=write, force=options.force)
 
 
 def _write(
@@ -192,8 +190,7 @@ class _Sample:
             self.features = encoder.table_TD[tokenizer.encode(self.texts).ids_N.long()].numpy()
         else:
             self.texts.append(" ".join(self.texts))  # a text that is too long
-        index = features.read_index(feats)
-        items = list(index[index["n_rows"] > 0]["item_id"].head(SAMPLE))
+        items = features.encoded_items(feats)[:SAMPLE]
         self._visual = visual = read_visuals(feats, items, method.config.needs())[0]
         with torch.no_grad():
             text_TD = encode_and_embed(method, tokenizer, self.texts, torch.device("cpu"))
@@ -253,7 +250,7 @@ def _text_encoder(trained: base.Artifact, settings: dict[str, Any]) -> tuple[str
         return name, False, ""
     local = str(trained.request["text_encoder"]).startswith("sha256:")
     try:
-        model = hub.find(str((trained.about.get("environment") or {}).get("text_encoder") or name))
+        model = hub.find(str(trained.environment.get("text_encoder") or name))
     except CcrError:  # a folder that is gone or has changed
         model = None
     return (Path(name).name if local else name), not local, (hub.licence(model.folder) if model else None) or ""

@@ -193,7 +193,7 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
         ArtifactError: If there are fewer than two parts, or they repeat, differ in data set or in rows per item.
         CcrError: If more than `max_failed` of the items failed in any part.
     """
-    parts = [a for a in inputs.named if a.kind == "features"]
+    parts = inputs.of_kind("features")
     _refuse_same([*parts, *(a for a in inputs.repeated if a.kind == "features")])
     if len(parts) < 2:  # list what could be joined; the order is never guessed
         names = shlex.join(inputs.workspace.relative(a.path) for a in inputs.workspace.artifacts("features"))
@@ -201,7 +201,7 @@ def extract_concat(inputs: Inputs, options: ExtractOptions) -> base.Artifact:
         problem = f"--concat joins two or more features artifacts, in their order; {count}"
         raise ArtifactError(problem, hint=f"ccr extract --concat {names or 'features/A features/B'}")
     data = inputs.parent(parts[0], "dataset")
-    for other in (a for a in inputs.named if a.kind == "dataset"):
+    for other in inputs.of_kind("dataset"):
         require_parent(parts[0], other)
     for part in parts:
         require_parent(part, data)

@@ -22,7 +22,7 @@ from ccr_cli.stages.extract.write_features import Bounds, Pieces, write_outcome
 from ccr_cli.stages.shared.embedding import choose_device
 from ccr_cli.stages.shared.failures import refuse_too_many
 from ccr_cli.stages.shared.inputs import Inputs
-from ccr_cli.stages.shared.media import MediaReader, Medium
+from ccr_cli.stages.shared.media import MediaReader, Medium, existing_root
 from ccr_cli.stages.shared.options import configure, identified
 from ccr_cli.stages.shared.sharding import WorkPart, meeting, own_device, rank_and_size
 
@@ -236,8 +236,4 @@ class ExtractJob:
         return counts
 
     def _media_root(self) -> Path:
-        root = self.options.media_root or dataset.media_root(self.data)
-        if root is None or not root.is_dir():
-            reason = f"its media root {root} does not exist" if root else "it names no media root"
-            raise ArtifactError(f"{self.data.name} has no media: {reason}", hint="set it: --media-root FOLDER")
-        return root.resolve()
+        return existing_root(self.data, self.options.media_root, "--media-root FOLDER")

@@ -103,7 +103,7 @@ class Examples:
     def _captions(self, trained: base.Artifact) -> _Captions:
         data = dataset.read(self.inputs.parent(trained, "dataset"))
         items = set(items_of(data.items, self.split)["item_id"])
-        source = data.captions[data.captions["lang"] == data.source_lang].sort_values("k", kind="stable")
+        source = data.captions_in(data.source_lang).sort_values("k", kind="stable")
         glosses = source.drop_duplicates("item_id").set_index("item_id")["text"]
         return _Captions(data.captions[data.captions["item_id"].isin(items)], data.source_lang, glosses)
 
@@ -137,7 +137,7 @@ class Examples:
             source = self.inputs.parent(trained, "dataset")
             method, tokenizer = load_method(trained, self.on)
             data = without(dataset.read(source), getattr(method.config, "left_out", ""))
-            captions, features = data.captions[data.captions["lang"] == lang], self.inputs.parent(trained, "features")
+            captions, features = data.captions_in(lang), self.inputs.parent(trained, "features")
             try:
                 shown = gallery(data, features, self.split, captions, lang, method.config.needs())
             except ArtifactError:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -73,11 +73,6 @@ def report(inputs: Inputs, options: ReportOptions) -> tuple[base.Artifact, compo
     return write(inputs, data, name=options.name, force=options.force), compose.overview(data)
 
 
-def summary(inputs: Inputs) -> compose.Overview:
-    """The findings and tables of a report, without writing anything; arguments and errors as for `report`."""
-    return compose.overview(gather(inputs))
-
-
 def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     """Reads everything that a report shows; errors as for `report`. `shown` holds further fields of the data."""
     evaluations, diagnoses, runs = _select(inputs)
@@ -128,7 +123,7 @@ def gather(inputs: Inputs, **shown: Any) -> content.ReportData:
     )
 
 
-def write(inputs: Inputs, data: content.ReportData, *, name: str | None = None, force: bool = False) -> base.Artifact:
+def write(inputs: Inputs, data: content.ReportData, *, name: str | None, force: bool) -> base.Artifact:
     """Writes a report on what `gather` returned; the other arguments as for `report`."""
     request: dict[str, Any] = {"title": data.title, "searches": [search.request() for search in data.searches]}
     if data.maps:
@@ -159,19 +154,20 @@ def _name(data: content.ReportData, request: dict[str, Any]) -> str:
 
 def _select(inputs: Inputs) -> tuple[list[base.Artifact], list[base.Artifact], dict[str, base.Artifact]]:
     """Selects evaluations, diagnoses, and their runs by id; given runs select an ensemble if all its runs are given."""
-    explicit = {a.id for a in inputs.named if a.kind in ("run", "evaluation", "diagnosis")}
-    chosen = {a.id for a in inputs.named if a.kind == "run"}
-    chosen |= {evaluation.run_id(a) for a in inputs.named if a.kind in ("evaluation", "diagnosis")}
-    translations = [a for a in inputs.named if a.kind == "translation"]
-    data = {a.id for a in inputs.named if a.kind == "dataset"} if not explicit else set()
+    explicit = {a.id for a in inputs.of_kind("run", "evaluation", "diagnosis")}
+    chosen = {a.id for a in inputs.of_kind("run")}
+    chosen |= {evaluation.run_id(a) for a in inputs.of_kind("evaluation", "diagnosis")}
+    translations = inputs.of_kind("translation")
+    data = [] if explicit else inputs.of_kind("dataset")
     if data:
         made = [a for kind in ("run", "translation") for a in inputs.workspace.artifacts(kind)]
-        data |= {a.id for a in made if _made_from(a, data)}
+        data += list(filter(made_from(*data), made))
+    of_data, of_translations = made_from(*data), made_from(*translations)
 
     def fits(a: base.Artifact) -> bool:
         if translations and not explicit:
-            return a.kind == "diagnosis" and not diagnosis.of_run(a) and any(made_from(t)(a) for t in translations)
-        if data and not _made_from(a, data):
+            return a.kind == "diagnosis" and not diagnosis.of_run(a) and of_translations(a)
+        if data and not of_data(a):
             return False
         return not chosen or a.id in explicit or (_members(a) or {a.id}) <= chosen
 
@@ -196,12 +192,8 @@ def _example_runs(inputs: Inputs, covered: Sequence[base.Artifact]) -> list[base
     kinds = {a.kind for a in inputs.named}
     if kinds & {"run", "evaluation", "diagnosis"}:
         return list({a.id: a for a in [*inputs.named, *covered] if a.kind == "run"}.values())
-    data = {a.id for a in inputs.named if a.kind == ("translation" if "translation" in kinds else "dataset")}
-    return [a for a in inputs.workspace.artifacts("run") if not data or _made_from(a, data)]
-
-
-def _made_from(artifact: base.Artifact, parents: Collection[str]) -> bool:
-    return any(link.id in parents for link in artifact.parents)
+    data = inputs.of_kind("translation" if "translation" in kinds else "dataset")
+    return [a for a in inputs.workspace.artifacts("run") if not data or made_from(*data)(a)]
 
 
 def _members(artifact: base.Artifact) -> set[str]:
@@ -253,15 +245,15 @@ def _costs(
     """Returns what each run costs, as recorded by training, evaluation and extraction outside of their identity."""
     rates: dict[str, list[float]] = {}
     for artifact in evaluations:
-        if rate := (artifact.about.get("environment") or {}).get("texts_per_second"):
+        if rate := artifact.environment.get("texts_per_second"):
             rates.setdefault(evaluation.run_id(artifact), []).append(rate)
     costs = {}
     for run_id, artifact in runs.items():
-        config, environment = run.config(artifact), artifact.about.get("environment") or {}
+        config, environment = run.config(artifact), artifact.environment
         of_features: Mapping[str, Any] = {}
         langs = {*run.langs(config)}
         with suppress(ArtifactError):  # gone
-            of_features = inputs.workspace.parent(artifact, "features").about.get("environment") or {}
+            of_features = inputs.workspace.parent(artifact, "features").environment
             langs.add(inputs.workspace.parent(artifact, "dataset").toml("manifest.toml").get("source_lang", "en"))
         sizes = [f.bytes for f in artifact.files if f.path == "model.safetensors" or f.path.startswith("tokenizer/")]
         costs[run_id] = SystemCost(
@@ -373,11 +365,11 @@ def _translations(
     Raises:
         ArtifactError: If a given translation no longer fits its data set.
     """
-    chosen = {a.id: a for a in inputs.named if a.kind == "translation"}
+    chosen = {a.id: a for a in inputs.of_kind("translation")}
     explicit = set(chosen)
-    data = {a.id for a in inputs.named if a.kind == "dataset"}
+    data = inputs.of_kind("dataset")
     if data and {a.kind for a in inputs.named} <= {"dataset", "features", "noise"}:
-        chosen |= {a.id: a for a in inputs.all("translation") if _made_from(a, data)}
+        chosen |= {a.id: a for a in inputs.all("translation") if made_from(*data)(a)}
     if not inputs.named:
         chosen |= {a.id: a for a in inputs.all("translation")}
     for trained in runs:
@@ -409,7 +401,7 @@ def _translations(
 def _translation(inputs: Inputs, artifact: base.Artifact) -> content.ReportTranslation:
     source = inputs.parent(artifact, "dataset")
     engine = str(artifact.request["engine"])
-    environment = (artifact.about.get("environment") or {}).get("engine.forward") or {}
+    environment = artifact.environment.get("engine.forward") or {}
     model = str(environment.get("model") or "")
     label = f"{model} (recorded)" if engine == "recorded" and model else f"{engine} {model}".strip()
     rounds = int(artifact.request.get("rounds", 1))

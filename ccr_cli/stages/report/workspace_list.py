@@ -47,7 +47,7 @@ class Entry:
         return str((self.artifact.about.get("created") if self.artifact else None) or "")
 
 
-def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None = None) -> list[Entry]:
+def contents(workspace: Workspace, chosen: Sequence[base.Artifact] | None) -> list[Entry]:
     """Lists the artifacts of a workspace, unfinished ones included, or only those that were chosen.
 
     The order is that of the pipeline, the newest first within each kind.

@@ -141,8 +141,9 @@ class Index:
     compared exactly.
     """
 
-    def __init__(self, index: Any, rows_VD: Tensor | None = None) -> None:
-        self._index, self._rows_VD, self.depth = index, rows_VD, 1
+    def __init__(self, index: Any) -> None:
+        self._index, self.depth = index, 1
+        self._rows_VD: Tensor | None = None
         names = {"nlist": "nprobe", "hnsw": "efSearch"}
         own = next((part for part in artifact.parts(index) if any(hasattr(part, name) for name in names)), None)
         self._knob = next((knob for name, knob in names.items() if hasattr(own, name)), None)

@@ -312,7 +312,7 @@ def serve(
     searcher: Searcher,
     options: ServerOptions,
     ready: Callable[[str], None],
-    reopen: Callable[[], Searcher] | None = None,
+    reopen: Callable[[], Searcher] | None,
 ) -> None:
     """Serves search (`bind`, `listen`); with `reopen`, loads changes in the workspace while it runs (`watch`)."""
     rules, service = access_rules(options, options.max_upload << 20), Service(searcher)

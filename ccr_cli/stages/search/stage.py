@@ -22,7 +22,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 import ccr_cli
-from ccr_cli.artifacts import base, dataset, features, run, translation
+from ccr_cli.artifacts import base, dataset, features, run
 from ccr_cli.artifacts import index as index_artifact
 from ccr_cli.artifacts.workspace import Workspace, slug
 from ccr_cli.console import counted, say, warn
@@ -36,7 +36,7 @@ from ccr_cli.stages.search.options import SearchOptions, require_text
 from ccr_cli.stages.search.vocabulary import vocabulary_of
 from ccr_cli.stages.shared.embedding import choose_device, embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs, like, made_from, refuse_unread, require_parent
-from ccr_cli.stages.shared.load_run import load_method, translations_of
+from ccr_cli.stages.shared.load_run import load_method, translated_captions
 from ccr_cli.stages.shared.picture_encoder import PictureEncoder
 from ccr_cli.stages.shared.triplets import gallery, read_visuals
 
@@ -63,9 +63,9 @@ class Hit:
     caption: str
     """The item's first caption in the source language; if captions are searched, the caption itself."""
     image: Path | None
-    caption_id: str | None = None
+    caption_id: str | None
     """Set if captions are searched."""
-    lang: str | None = None
+    lang: str | None
     """Language of that caption."""
     probability: float | None = None
     """Probability that the query describes this item; None if unknown (`Searcher.calibrate`)."""
@@ -98,10 +98,10 @@ def open_searcher(inputs: Inputs, options: SearchOptions) -> "Searcher":
         ArtifactError: If there is no such run or index.
         UsageError: If an option is unknown or contradicts the index.
     """
-    lang, with_index = options.lang, any(artifact.kind == "index" for artifact in inputs.named)
+    lang, with_index = options.lang, bool(inputs.of_kind("index"))
     if not (with_index or options.index):
         return Searcher(inputs, choose_run(inputs, lang), options.filled())
-    if with_index and not any(artifact.kind == "run" for artifact in inputs.named):
+    if with_index and not inputs.of_kind("run"):
         chosen = inputs.one("index", "")
         trained = inputs.parent(chosen, "run")
     else:
@@ -178,7 +178,7 @@ def sources(
 
 def _searched(inputs: Inputs, own: base.Artifact) -> base.Artifact:
     """The data set to search: another one among the inputs, else `own`."""
-    return next((a for a in inputs.named if a.kind == "dataset" and a.id != own.id), own)
+    return next((a for a in inputs.of_kind("dataset") if a.id != own.id), own)
 
 
 def searched_split(data: dataset.Dataset, split: str | None) -> str:
@@ -323,8 +323,8 @@ class Searcher:
     def _fitted(self) -> Vectors:
         """Fits a `HitProbability` and returns its numbers as rows; ArtifactError if that is not possible."""
         data = dataset.read(self._inputs.parent(self.trained, "dataset"))
-        frames = [data.captions[data.captions["lang"] == data.source_lang], *self._translated()]
-        captions = self.readable(pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames]))
+        frames = [data.captions_in(data.source_lang), *translated_captions(self._inputs.workspace, self.trained)]
+        captions = self._tokenizer.readable(pd.concat([frame[["caption_id", "item_id", "text"]] for frame in frames]))
         feats = self._inputs.parent(self.trained, "features")
         known = gallery(data, feats, "val", captions, "captions", self._method.config.needs())
         some = np.linspace(0, len(known.texts) - 1, min(FITTED_QUERIES, len(known.texts))).round().astype(int)
@@ -349,11 +349,6 @@ class Searcher:
             raise ArtifactError(needed if few else unrelated)
         numbers = torch.tensor([[value] for value in vars(fitted).values()])
         return Vectors(list(vars(fitted)), numbers)
-
-    def _translated(self) -> Iterator[pd.DataFrame]:
-        """Yields the translations that the run was trained on, without those that failed."""
-        for artifact in chain(*translations_of(self._inputs.workspace, self.trained)[0].values()):
-            yield translation.translated(translation.read(artifact))
 
     def texts(self, queries: Iterable[str], top: int) -> Iterator[Answer]:
         """Searches with words for the best `top` entries; yields the answers in order, a batch of queries at a time."""
@@ -394,8 +389,10 @@ class Searcher:
         own = self.data.artifact.id == self._inputs.parent(self.trained, "dataset").id
         chosen = set(item_ids)
         for lang in self.langs:  # translations are read only when needed
-            for number, captions in enumerate(chain([self.data.captions], self._translated() if own else ())):
-                found = self.readable(captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)])
+            translated = translated_captions(self._inputs.workspace, self.trained) if own else ()
+            for number, captions in enumerate(chain([self.data.captions], translated)):
+                found = captions[(captions["lang"] == lang) & captions["item_id"].isin(chosen)]
+                found = self._tokenizer.readable(found)
                 if len(found):
                     yield f"translations into {lang}" if number else f"captions in {lang}", found
 
@@ -406,10 +403,6 @@ class Searcher:
     def vectors(self, texts: Sequence[str]) -> Tensor:
         """Vectors of texts (Q, D)."""
         return encode_and_embed(self._method, self._tokenizer, texts, self._device)
-
-    def readable(self, captions: pd.DataFrame) -> pd.DataFrame:
-        """The captions that the run can encode: all, or those that have a vector."""
-        return self._tokenizer.readable(captions)
 
     def visuals(self, item_ids: Sequence[str]) -> Vectors:
         """Vectors of the items that have features."""
@@ -487,8 +480,7 @@ class Searcher:
     def _items(self) -> Iterator[Vectors]:
         items = self._of_split()
         refuse_empty(items, str(self.options.split), self.data.name)
-        index = features.read_index(self.features)
-        known = items["item_id"].isin(index.loc[index["n_rows"] > 0, "item_id"])
+        known = items["item_id"].isin(features.encoded_items(self.features))
         ids = list(items.loc[known, "item_id"] if known.any() else items["item_id"])
         yield from (self.visuals(ids[first : first + EMBEDDED]) for first in range(0, len(ids), EMBEDDED))
 
@@ -498,7 +490,7 @@ class Searcher:
         if captions.empty:
             where = "" if split == "all" else f" of its {split} items"
             raise ArtifactError(f"{self.data.name} has no captions{where} in {' or '.join(langs)}")
-        total, captions = len(captions), self.readable(captions)
+        total, captions = len(captions), self._tokenizer.readable(captions)
         if captions.empty:
             raise ArtifactError(f"{self.trained.name} has no vectors of these {total:,} captions", hint="--split all")
         if lacking := total - len(captions):

@@ -1,12 +1,13 @@
 """Whether a run was trained on the words of a query; training texts are read only as far as needed."""
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 
-from ccr_cli.artifacts import base, dataset, translation
+from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.data.tokens import HFTokenizer, NgramTokenizer, Tokenizer
-from ccr_cli.stages.shared.load_run import translations_of
+from ccr_cli.stages.shared.load_run import translated_captions
+from ccr_cli.stages.shared.splits import Split
 
 _CHUNK = 4096
 
@@ -54,10 +55,7 @@ def vocabulary_of(workspace: Workspace, run: base.Artifact, tokenizer: Tokenizer
 
 def _trained_on(workspace: Workspace, trained: base.Artifact) -> Iterator[str]:
     """The translations that a run was trained on, then their source captions."""
-    for artifact in chain(*translations_of(workspace, trained)[0].values()):
-        table = translation.translated(translation.read(artifact))
+    for table in translated_captions(workspace, trained):
         yield from table.loc[table["split"] == "train", "text"]
     data = dataset.read(workspace.parent(trained, "dataset"))
-    items = set(data.items["item_id"][data.items["split"] == "train"])
-    captions = data.captions
-    yield from captions["text"][(captions["lang"] == data.source_lang) & captions["item_id"].isin(items)]
+    yield from Split.of(data, "train").captions_in(data.source_lang)["text"]

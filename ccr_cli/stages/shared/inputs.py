@@ -72,6 +72,10 @@ class Inputs:
                 inputs.repeated += [artifact] if again or times > 1 else []
         return inputs
 
+    def of_kind(self, *kinds: str) -> list[base.Artifact]:
+        """The named artifacts of some kinds."""
+        return [a for a in self.named if a.kind in kinds]
+
     def one(
         self, kind: str, described: str, fits: Fits = _any, hint: str | None = None, better: Fits = _any
     ) -> base.Artifact:
@@ -83,7 +87,7 @@ class Inputs:
         """
         match = self.maybe(kind, described, fits, better)
         if match is None:
-            named, features = [a for a in self.named if a.kind == kind], kind == "features"
+            named, features = self.of_kind(kind), kind == "features"
             if named:
                 what = f"{'' if features else 'a '}{kind} {described}".rstrip()
                 raise ArtifactError(f"{named[0].path} is not {what}", hint=hint)
@@ -94,13 +98,12 @@ class Inputs:
     def maybe(self, kind: str, described: str, fits: Fits = _any, better: Fits = _any) -> base.Artifact | None:
         """Like `one`, but returns None if nothing fits."""
         matches = self._matches(kind, fits)
-        if any(a.kind == kind for a in self.named):
+        if self.of_kind(kind):
             matches = latest(matches)
         if len(matches) > 1:
             matches = [a for a in matches if better(a)] or matches
         if len(matches) < 2:
-            for artifact in matches:
-                self.note(artifact)
+            self.note(*matches)
             return matches[0] if matches else None
         paths = [self.workspace.relative(a.path) for a in matches]
         width = max(map(len, paths))
@@ -113,13 +116,11 @@ class Inputs:
     def all(self, kind: str, fits: Fits = _any) -> list[base.Artifact]:
         """Returns every artifact of a kind that fits: the named ones, or else those of the workspace."""
         matches = self._matches(kind, fits)
-        for artifact in matches:
-            self.note(artifact)
+        self.note(*matches)
         return matches
 
     def _matches(self, kind: str, fits: Fits) -> list[base.Artifact]:
-        named = [a for a in self.named if a.kind == kind]
-        return [a for a in (named or self.workspace.artifacts(kind)) if fits(a)]
+        return [a for a in self.of_kind(kind) or self.workspace.artifacts(kind) if fits(a)]
 
     def parent(self, artifact: base.Artifact, kind: str) -> base.Artifact:
         """Returns an artifact's parent; ArtifactError if it is gone, or was rebuilt since the artifact was made."""
@@ -149,10 +150,11 @@ class Inputs:
                 return None
         return runs
 
-    def note(self, artifact: base.Artifact) -> None:
-        """Records that an artifact was read, for the list that the stage prints."""
-        if artifact.id not in {a.id for a in self.read}:
-            self.read.append(artifact)
+    def note(self, *artifacts: base.Artifact) -> None:
+        """Records that artifacts were read, for the list that the stage prints."""
+        for artifact in artifacts:
+            if artifact.id not in {a.id for a in self.read}:
+                self.read.append(artifact)
 
 
 def existing(workspace: Path | None) -> Path:
@@ -188,9 +190,10 @@ def latest(artifacts: Sequence[base.Artifact]) -> list[base.Artifact]:
     return [a for a in artifacts if not any(made_from(a)(other) for other in artifacts)]
 
 
-def made_from(parent: base.Artifact) -> Fits:
-    """Returns a filter for artifacts that were made from exactly this parent."""
-    return lambda artifact: any(p.id == parent.id for p in artifact.parents)
+def made_from(*parents: base.Artifact) -> Fits:
+    """Returns a filter for artifacts that were made from exactly this parent, or from one of several."""
+    ids = {parent.id for parent in parents}
+    return lambda artifact: any(link.id in ids for link in artifact.parents)
 
 
 def require_parent(artifact: base.Artifact, parent: base.Artifact) -> None:
@@ -224,7 +227,7 @@ def refuse_unread(inputs: Inputs, trained: base.Artifact, *read: base.Artifact, 
 def like(inputs: Inputs, own: base.Artifact, data: dataset.Dataset) -> base.Artifact:
     """Returns features of a data set, named or in the workspace, that a run trained on its `own` ones can read."""
     of_it = made_from(data.artifact)
-    named = [a for a in inputs.named if a.kind == "features" and of_it(a)]
+    named = list(filter(of_it, inputs.of_kind("features")))
     described = f"{data.name} and the run's encoder"
     match = Inputs(inputs.workspace, named).maybe(
         "features", described, lambda f: of_it(f) and features.comparable(f, own)

@@ -1,15 +1,17 @@
 """Loading a trained run: its model, and the translations it was trained on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
+import pandas as pd
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 
 from ccr_cli import registry
-from ccr_cli.artifacts import run
+from ccr_cli.artifacts import run, translation
 from ccr_cli.artifacts.base import Artifact
 from ccr_cli.artifacts.label import Label
 from ccr_cli.artifacts.workspace import Workspace
@@ -101,6 +103,12 @@ def translations_of(workspace: Workspace, trained: Artifact) -> tuple[dict[str, 
     links, second = run.translation_links(trained)
     translated = {lang: [workspace.linked(trained, link) for link in of_lang] for lang, of_lang in links.items()}
     return translated, None if second is None else workspace.linked(trained, second)
+
+
+def translated_captions(workspace: Workspace, trained: Artifact) -> Iterator[pd.DataFrame]:
+    """Yields the captions of each translation that a run was trained on, without those that failed."""
+    for artifact in chain(*translations_of(workspace, trained)[0].values()):
+        yield translation.translated(translation.read(artifact))
 
 
 def default_options(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,21 @@ import numpy as np
 from PIL import Image
 from torch import Tensor, stack
 
+from ccr_cli.artifacts.base import Artifact
+from ccr_cli.artifacts.dataset import media_root
 from ccr_cli.data.formats.base import is_video
 from ccr_cli.data.sampling import gather
 from ccr_cli.data.video import MAX_PIXELS, Frame, Video, open_video
-from ccr_cli.errors import CcrError
+from ccr_cli.errors import ArtifactError, CcrError
+
+
+def existing_root(data: Artifact, root: Path | None, setting: str) -> Path:
+    """Resolves `root`, or else a data set's own media root; ArtifactError, with the setting, if it is missing."""
+    root = root or media_root(data)
+    if root is None or not root.is_dir():
+        reason = f"its media root {root} does not exist" if root else "it names no media root"
+        raise ArtifactError(f"{data.name} has no media: {reason}", hint=f"set it: {setting}")
+    return root.resolve()
 
 
 class MediaError(Exception):

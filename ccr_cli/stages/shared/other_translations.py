@@ -92,17 +92,14 @@ def texts_of(source_ids: Iterable[str], langs: Iterable[str], others: Sequence[b
 
 
 def witness_lexicon(
-    source: Sequence[str],
-    target: Sequence[str],
-    back: Sequence[str | None] | None = None,
-    others: Sequence[tuple[str, ...]] | None = None,
+    source: Sequence[str], target: Sequence[str], back: Sequence[str | None], others: Sequence[tuple[str, ...]]
 ) -> Lexicon | None:
     """Learns a lexicon from other translations of captions (N) and from back-translations; None without any.
 
     They share one lexicon: a synonym that one of them uses is known, and no engine counts twice.
     """
-    pairs = [(text, other) for text, of_text in zip(source, others or (), strict=False) for other in of_text]
-    pairs += [(way_back, text) for way_back, text in zip(back or (), target, strict=False) if way_back is not None]
+    pairs = [(text, other) for text, of_text in zip(source, others, strict=True) for other in of_text]
+    pairs += [(way_back, text) for way_back, text in zip(back, target, strict=True) if way_back is not None]
     return learned(*map(tuple, zip(*pairs, strict=True))) if pairs else None
 
 

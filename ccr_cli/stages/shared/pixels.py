@@ -28,7 +28,7 @@ from ccr_cli.encoders._transformers import Recipe
 from ccr_cli.errors import ArtifactError, UsageError, require_space
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.nets.tower import VisualTower
-from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium
+from ccr_cli.stages.shared.media import MediaError, MediaReader, Medium, existing_root
 from ccr_cli.stages.shared.options import configure
 from ccr_cli.stages.shared.prefetch import End, Prefetch, decoding_threads
 
@@ -95,7 +95,7 @@ def encoder_input(feats: base.Artifact) -> EncoderInput:
     It is recorded with the features, unless they were merged on a machine without the model: then the model is read.
     """
     module, config = _encoder(feats)
-    recorded = (feats.about.get("environment") or {}).get("recipe")
+    recorded = feats.environment.get("recipe")
     if recorded:
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in recorded.items()}
         recipe = Recipe(**values)
@@ -184,12 +184,9 @@ def _decode(feats: base.Artifact, table: Path, index: Path) -> None:
 
 
 def _media(feats: base.Artifact) -> tuple[Path, dict[str, Medium]]:
-    index, data = features.read_index(feats), Workspace(feats.path.parents[2]).parent(feats, "dataset")
-    encoded, items = set(index["item_id"][index["n_rows"] > 0]), dataset.read(data).items
+    data = Workspace(feats.path.parents[2]).parent(feats, "dataset")
+    encoded, items = set(features.encoded_items(feats)), dataset.read(data).items
     variable = os.environ.get("CCR_MEDIA_ROOT")
-    root = Path(variable) if variable else dataset.media_root(data)
-    if root is None or not root.is_dir():
-        reason = f"its media root {root} does not exist" if root else "it names no media root"
-        raise ArtifactError(f"{feats.path.parent.name} has no media: {reason}", hint="set it: CCR_MEDIA_ROOT=FOLDER")
+    root = existing_root(data, Path(variable) if variable else None, "CCR_MEDIA_ROOT=FOLDER")
     rows = zip(items["item_id"], items["kind"], items["media"], strict=True)
-    return root.resolve(), {item: Medium(kind, media) for item, kind, media in rows if item in encoded}
+    return root, {item: Medium(kind, media) for item, kind, media in rows if item in encoded}

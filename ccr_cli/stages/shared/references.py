@@ -18,7 +18,7 @@ from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean, nearest
 
 LATEST, BEST = "latest", "best:"
-_LOWER = ("MedR", "MeanR")
+LOW_IS_GOOD = ("MedR", "MeanR")
 """Last parts of the names of figures where lower is better."""
 _COUNTS = ("dropped", "queries")
 _SHOWN = 10
@@ -107,7 +107,7 @@ def _best(workspace: Workspace, metric: str) -> Path:
         known |= set(own.values())
         if name := own.get(metric.lower()):
             value, (queries, key) = float(columns[name].iloc[0]), _queries(workspace, trained)
-            order = -value if name.endswith(_LOWER) else value
+            order = -value if name.endswith(LOW_IS_GOOD) else value
             words = f"{workspace.relative(trained.path)}: {name} {value:.1f} on validation ({queries}"
             figures.setdefault(key, []).append((order, words, trained.path))
     if not metric:

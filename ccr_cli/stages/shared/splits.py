@@ -23,6 +23,10 @@ class Split:
         items = items_of(data.items, name)
         return cls(data, name, items, data.captions[data.captions["item_id"].isin(set(items["item_id"]))])
 
+    def captions_in(self, lang: str) -> pd.DataFrame:
+        """The captions in a language."""
+        return self.captions[self.captions["lang"] == lang]
+
     def where(self, chosen: "pd.Series[bool]") -> "Split":
         """The split with only the chosen items, in a data set without the others."""
         if chosen.all():

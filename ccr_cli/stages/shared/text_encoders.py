@@ -111,7 +111,7 @@ def readable_texts(
     read = {lang: {n: tokenizer.readable(frame) for n, frame in each.items()} for lang, each in translations.items()}
     items = set(data.items.loc[data.items["split"] == "train", "item_id"]) if training else set()
     forward = (frame[frame["direction"] == "forward"] for each in translations.values() for frame in each.values())
-    texts = pd.concat([data.captions[data.captions["lang"] == data.source_lang], *forward])
+    texts = pd.concat([data.captions_in(data.source_lang), *forward])
     texts = texts.loc[texts["item_id"].isin(items) & texts["text"].notna(), ["text"]].drop_duplicates()
     if lacking := len(texts) - len(tokenizer.readable(texts)):
         warn(f"{lacking:,} of {len(texts):,} texts of training have no vector, and their triplets are left out")

@@ -163,7 +163,7 @@ def training_triplets(
     ArtifactError if a translation has fewer than `least` triplets left, or the noise is of other captions.
     """
     chosen = data if feats is None else Split.of(data, "train")
-    items, captions = chosen.items, chosen.captions[chosen.captions["lang"] == data.source_lang]
+    items, captions = chosen.items, chosen.captions_in(data.source_lang)
     id_C, text_C, item_C = (captions[name].to_numpy(object) for name in ("caption_id", "text", "item_id"))
     del chosen, captions  # with millions of captions, every copy counts
     place, flags = pd.Index(id_C, dtype=object), None
@@ -184,8 +184,7 @@ def training_triplets(
     del noise
     item_ids = list(items["item_id"])
     if feats is not None and not least:
-        index = features.read_index(feats)
-        there = set(index.loc[index["n_rows"] > 0, "item_id"])
+        there = set(features.encoded_items(feats))
         item_ids = [item for item in item_ids if item in there]
     if feats is not None and (item_ids or least):
         visual, item_ids = read_visuals(feats, item_ids, needs)

@@ -124,8 +124,7 @@ def require_same_space(vectors: TextVectors, feats: base.Artifact) -> None:
     if dim != other:
         problem = f"{vectors.path} has vectors of {other} numbers, and those of the pictures in {feats.path} have {dim}"
         raise UsageError(problem, hint="vectors of texts and pictures by one model; or --set head=linear, and training")
-    index = features.read_index(feats)
-    items = list(index.loc[index["n_rows"] > 0, "item_id"])
+    items = features.encoded_items(feats)
     for first in range(0, len(items), features.SHARD_ITEMS):
         rows_VD, _, found = features.read_rows(feats, items[first : first + features.SHARD_ITEMS], pooled=True)
         if zero := [item for item, row_D in zip(found, rows_VD, strict=True) if not row_D.any()]:

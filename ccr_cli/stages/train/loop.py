@@ -34,7 +34,7 @@ from ccr_cli.stages.shared.scoring import EmbeddedGallery, Figures, over_folds, 
 from ccr_cli.stages.shared.stop_signals import end_on, stop_signals
 from ccr_cli.stages.shared.witnesses import recorded
 from ccr_cli.stages.train.options import TrainingOptions
-from ccr_cli.stages.train.processes import ALONE, ProcessRank
+from ccr_cli.stages.train.processes import ProcessRank
 from ccr_cli.stages.train.sources import Sources
 from ccr_cli.stages.train.state import Progress, memory_mb, save_tensors
 from ccr_cli.stages.train.step import Engine
@@ -66,8 +66,8 @@ class Trainer:
         sources: Sources,
         options: TrainingOptions,
         config: Any,
-        teacher: Teacher | None = None,
-        ranks: ProcessRank = ALONE,
+        teacher: Teacher | None,
+        ranks: ProcessRank,
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed
@@ -183,7 +183,7 @@ class Trainer:
             if state.step % CHECK_STEPS == 0 or signal_number or due:
                 self._check_loss()
             if state.step % CHECK_STEPS == 0:
-                curves.write({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
+                curves({"step": {**state.means(), "lr": lr}}, (epoch - 1) * steps + state.step)
             if signal_number or due:
                 self._save()
             note = f"epoch {epoch}/{self.config.epochs}"
@@ -204,7 +204,7 @@ class Trainer:
         state.history.append(entry)
         seconds, rate = time.perf_counter() - started, len(order) / trained
         state.timing.append({"seconds": seconds, "triplets_per_second": rate, "memory_mb": memory_mb(self.device)})
-        curves.write({**entry, "machine": state.timing[-1]}, epoch * steps)
+        curves({**entry, "machine": state.timing[-1]}, epoch * steps)
         state.epoch, state.step, state.sums, state.seconds = epoch, 0, {}, 0.0
         signal_number, due = self.ranks.agree(next(iter(received), None), self._due())
         if signal_number or due or epoch == self.config.epochs:

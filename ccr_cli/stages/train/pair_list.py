@@ -4,14 +4,13 @@ Shape suffixes: N triplets.
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ccr_cli.console import counted, say, warn
-from ccr_cli.data.pairs_file import WHERE_TO_CORRECT, PairsFile, comparable, read
+from ccr_cli.data.pairs_file import WHERE_TO_CORRECT, PairsFile, comparable
 from ccr_cli.errors import UsageError
 from ccr_cli.judges.base import Belief, FloatArray
 from ccr_cli.stages.shared.triplets import Triplets
@@ -26,11 +25,6 @@ class PairSelection:
     table: PairsFile
     weighted: bool
     """Whether its probabilities weight the pairs; otherwise the pairs that it calls noisy are dropped."""
-
-    @classmethod
-    def read(cls, path: Path, weighted: bool) -> "PairSelection":
-        """Reads a list; errors as for `pairs_file.read`."""
-        return cls(read(path), weighted)
 
     def request(self) -> dict[str, Any]:
         """The list's entry in a run's request: the checksum of its content, its use, and how many pairs it corrects."""

@@ -19,8 +19,10 @@ from ccr_cli.errors import ArtifactError, UsageError, no_share
 from ccr_cli.stages.shared.inputs import Inputs, latest, made_from, require_parent
 from ccr_cli.stages.shared.judged_texts import judged
 from ccr_cli.stages.shared.options import mismatch_flags, refuse_without_noise
+from ccr_cli.stages.shared.splits import Split
 from ccr_cli.stages.train.options import SEVERAL, TrainingOptions
 from ccr_cli.stages.train.pair_list import PairSelection
+from ccr_cli.stages.translate.options import MismatchOptions
 
 
 @dataclass
@@ -65,7 +67,7 @@ class Sources:
         if self.translated:
             return {k: {a.path.name: translation.read(a) for a in same} for k, same in self.by_language.items()}
         data = dataset.read(self.data)
-        captions = data.captions[data.captions["lang"] == data.source_lang]
+        captions = data.captions_in(data.source_lang)
         return {data.source_lang: {"": translation.untranslated(captions)}}
 
 
@@ -98,15 +100,15 @@ def find_sources(
         UsageError: If two translations into one language have the same name.
     """
     optional = bool(method) and not registry.load("methods", method).Method.TRANSLATED
-    datasets = [a for a in inputs.named if a.kind == "dataset"]
-    links = [(a, p) for a in inputs.named if a.kind in ("features", "noise") for p in a.parents if p.kind == "dataset"]
+    datasets = inputs.of_kind("dataset")
+    links = [(a, p) for a in inputs.of_kind("features", "noise") for p in a.parents if p.kind == "dataset"]
     paths = {a.id: a.path for a in datasets} or {p.id: inputs.workspace.place_of(a, p) for a, p in links}
-    narrow = optional or all(a.kind != "translation" for a in inputs.named)
+    narrow = optional or not inputs.of_kind("translation")
 
     def of_data(artifact: base.Artifact) -> bool:
         return not narrow or not paths or any(p.id in paths for p in artifact.parents)
 
-    translations = latest([a for a in inputs.named if a.kind == "translation" and of_data(a)])
+    translations = latest(list(filter(of_data, inputs.of_kind("translation"))))
     known = tuple(sorted({translation.language(a) for a in translations}))
     languages = (tuple(sorted(set(lang.split(SEVERAL)))) if lang else known) or (None,)
     fitting = [a for a in translations if translation.language(a) in languages]
@@ -118,8 +120,7 @@ def find_sources(
         if len({a.path.name for a in alternatives}) < len(alternatives):
             problem = f"two translations into {language} have the name {alternatives[-1].path.name}"
             raise UsageError(problem, hint="give one another --name")
-        for alternative in alternatives:
-            inputs.note(alternative)
+        inputs.note(*alternatives)
         translated += alternatives
         if alternatives:
             continue
@@ -173,32 +174,30 @@ def make_noise(
     workspace: Workspace,
     data: base.Artifact,
     ratio: float,
+    options: MismatchOptions | TrainingOptions,
     *,
-    style: str = "caption",
-    target: str | None = None,
-    seed: int = 0,
     name: str | None = None,
     force: bool = False,
 ) -> base.Artifact:
     """Draws a fraction `ratio` of the training triplets to mismatch; all methods and languages share one draw.
 
-    The data set is the only parent. `style` and `target` are as in `data.mismatch`; `force` draws again.
+    The data set is the only parent. The options have style, target (`data.mismatch`) and seed; `force` draws again.
 
     Raises:
         UsageError: If the ratio is out of range, or the style or target unknown or unfit.
     """
     if not 0 < ratio <= 1:
         raise no_share("--noise ", ratio)
-    target = mismatch.target_of(style, target)
+    style, target = options.noise_style, mismatch.target_of(options.noise_style, options.noise_target)
+    seed = options.seed if options.noise_seed is None else options.noise_seed
     request = {"ratio": ratio, "style": style, "target": target, "seed": seed}
     request |= {} if style in mismatch.STYLES else registry.installed_source("noise", style)
     name = name or noise_value(request)
 
     def write(site: Build) -> dict[str, int]:
         source = dataset.read(data)
-        train = set(source.items.loc[source.items["split"] == "train", "item_id"])
-        captions = source.captions[source.captions["lang"] == source.source_lang]
-        pairs = mismatch.mismatch(captions[captions["item_id"].isin(train)], ratio, style, target, seed)
+        captions = Split.of(source, "train").captions_in(source.source_lang)
+        pairs = mismatch.mismatch(captions, ratio, style, target, seed)
         write_table(site.folder / "pairs.parquet", pairs, noise.schema(style))
         wrong = int((pairs["vt_wrong"] | pairs["vs_wrong"]).sum())
         facts = {**request, "nominal": ratio, "effective": wrong / max(len(pairs), 1)}
@@ -218,11 +217,12 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
         UsageError: If both a noise artifact and options of a mismatch are given, or such options and no ratio; or if
             there are no translations to switch.
     """
-    ratio, style, target = options.noise, options.noise_style, options.noise_target
-    seed = options.seed if options.noise_seed is None else options.noise_seed
-    named, flags = [a for a in inputs.named if a.kind == "noise"], mismatch_flags(options)
-    targets = [str(a.request["target"]) for a in named] or ([mismatch.target_of(style, target)] if ratio else [])
-    if not sources.translated and set(targets) - {"pair"}:
+    ratio = options.noise
+    named, flags = inputs.of_kind("noise"), mismatch_flags(options)
+    targets = {str(a.request["target"]) for a in named}
+    if ratio and not named:
+        targets.add(mismatch.target_of(options.noise_style, options.noise_target))
+    if not sources.translated and targets - {"pair"}:
         raise UsageError("there are no translations to switch", hint="--noise-target pair")
     if named:
         artifact = inputs.one("noise", "")
@@ -235,9 +235,7 @@ def with_noise(inputs: Inputs, sources: Sources, options: TrainingOptions) -> So
         refuse_without_noise(flags)
     if not ratio:
         return sources
-    draw = partial(
-        make_noise, data=sources.data, ratio=ratio, style=style, target=target, seed=seed, force=options.force
-    )
+    draw = partial(make_noise, data=sources.data, ratio=ratio, options=options, force=options.force)
     try:
         drawn = draw(inputs.workspace)
     except Planned as planned:  # the run's plan needs the noise, so a dry run draws a missing one in another folder

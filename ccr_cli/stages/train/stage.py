@@ -13,6 +13,7 @@ from ccr_cli import hub, registry
 from ccr_cli.artifacts import base, dataset
 from ccr_cli.artifacts.build import building
 from ccr_cli.console import say, warn
+from ccr_cli.data import pairs_file
 from ccr_cli.data.features import with_lists
 from ccr_cli.errors import ArtifactError, UsageError, did_you_mean
 from ccr_cli.judges.base import load_judge
@@ -52,7 +53,7 @@ def train(
 ) -> base.Artifact:
     """Finds the artifacts to train on, adds the synthetic mismatch, and trains a run: what `ccr train` does."""
     options.check()
-    pairs = PairSelection.read(options.pairs, options.pairs_weight) if options.pairs else None
+    pairs = PairSelection(pairs_file.read(options.pairs), options.pairs_weight) if options.pairs else None
     how: dict[str, Any] = {"back": _reads_back(options), "compare": options.translation_mix == "first", "pairs": pairs}
     found = partial(find_sources, inputs, options.lang, options.method, **how)
     sources = ranks.lead(lambda: add_noise(inputs, found(), options))

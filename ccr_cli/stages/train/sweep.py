@@ -62,7 +62,7 @@ class SweepCell:
 
     def timed(self, run: base.Artifact) -> None:
         """Records how long the finished run took."""
-        self.seconds = (run.about.get("environment") or {}).get("seconds")
+        self.seconds = run.environment.get("seconds")
 
     def arguments(self) -> list[str]:
         """The options with which `ccr train` trains this run alone."""

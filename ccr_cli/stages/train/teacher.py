@@ -100,7 +100,7 @@ def find_teacher(inputs: Inputs, sources: Sources, word: str, seed: int) -> Teac
     if word and _is_encoder(inputs, word):
         return Teacher(word)
     named = [base.load(find(inputs.workspace, word, ("run",)), "run")] if word else []
-    named = named or [artifact for artifact in inputs.named if artifact.kind == "run"]
+    named = named or inputs.of_kind("run")
     if len(named) == 1:
         _refuse_unfit(named[0], sources)
         inputs.note(named[0])

@@ -16,18 +16,8 @@ from ccr_cli.errors import UnavailableError
 
 Log = Callable[[dict[str, float], int], None]
 """Logs numbers by name, at a step counted from the start of training."""
-
-
-class Curves:
-    """Writes the curves of `--report-to`; does nothing without a tracker."""
-
-    def __init__(self, log: Log | None = None) -> None:
-        self._log = log
-
-    def write(self, figures: Mapping[str, Any], step: int) -> None:
-        """Writes the numbers among nested figures."""
-        if self._log is not None:
-            self._log(dict(_numbers(figures)), step)
+Curves = Callable[[Mapping[str, Any], int], None]
+"""Logs the numbers among nested figures, at such a step; does nothing without a tracker."""
 
 
 def _numbers(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
@@ -45,15 +35,16 @@ def tracking(tracker: str | None, run: Path, request: Mapping[str, Any], done: i
     Raises:
         UnavailableError: If the tracker does not start, for example without an account that the environment requires.
     """
+    if not tracker:
+        yield lambda figures, step: None
+        return
     with ExitStack() as stack:
-        log = None
-        if tracker:
-            try:
-                log = stack.enter_context(_TRACKERS[tracker](run, dict(request), done))
-            except Exception as error:
-                problem = f"{tracker} does not start: {type(error).__name__}: {error}"
-                raise UnavailableError(problem, hint="leave --report-to out") from error
-        yield Curves(log)
+        try:
+            log = stack.enter_context(_TRACKERS[tracker](run, dict(request), done))
+        except Exception as error:
+            problem = f"{tracker} does not start: {type(error).__name__}: {error}"
+            raise UnavailableError(problem, hint="leave --report-to out") from error
+        yield lambda figures, step: log(dict(_numbers(figures)), step)
 
 
 @contextmanager

@@ -170,7 +170,7 @@ class TrainingData:
             frame = next(iter(frames.values()))
             queries, what = frame[frame["direction"] == "forward"], f"translations into {lang}"
             if self.select == "human":
-                queries, what = used.captions[used.captions["lang"] == lang], f"human {lang} captions"
+                queries, what = used.captions_in(lang), f"human {lang} captions"
             queries = queries[["caption_id", "item_id", "text"]]
             try:
                 self.validation[lang] = gallery(used, sources.features, "val-select", queries, what, self.needs)

@@ -45,7 +45,7 @@ def training_data(inputs: Inputs, only: Path | None = None) -> base.Artifact:
             return artifact.id in listed
         return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.named
 
-    if not inputs.named or any(artifact.kind == "dataset" for artifact in inputs.named):
+    if not inputs.named or inputs.of_kind("dataset"):
         return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
     sources: dict[str, base.Artifact] = {}
     for artifact in inputs.named:
@@ -364,8 +364,7 @@ class TranslationJob:
     def _captions(self, lang: str, *, all_splits: bool = False) -> pd.DataFrame:
         split = None if all_splits else self.options.split
         items = self.source.items if split is None else items_of(self.source.items, split)
-        captions = self.source.captions[self.source.captions["lang"] == lang]
-        rows = captions.merge(items[["item_id", "split"]], on="item_id")
+        rows = self.source.captions_in(lang).merge(items[["item_id", "split"]], on="item_id")
         return rows.assign(text=rows["text"].map(normal))
 
     def earlier(self, folder: Path) -> dict[str, Results]:

@@ -30,9 +30,9 @@ class Retranslation:
     """Hash of the list that names the captions."""
     engine_named: bool
     """Whether the command line names an engine; else a list that changes no text is an error."""
-    evaluated: Sequence[str] = ()
+    evaluated: Sequence[str]
     """The splits of these captions other than training."""
-    no_correction: str = "no corrections"
+    no_correction: str
     """What the list lacks, if no caption is corrected."""
 
     @cached_property
@@ -121,7 +121,7 @@ def data_sets(inputs: Inputs, only: Path) -> set[str] | None:
     order: dict[str, tuple[int, int]] = {}
     for artifact in known:
         data = dataset.read(artifact)
-        captions = data.captions[data.captions["lang"] == data.source_lang]
+        captions = data.captions_in(data.source_lang)
         own = captions[captions["caption_id"].isin(listed)].rename(columns={"caption_id": "source_caption_id"})
         if len(own) == len(listed):
             made = filter(made_from(artifact), inputs.workspace.artifacts("translation") if translated else [])

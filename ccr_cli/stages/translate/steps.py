@@ -17,7 +17,7 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -60,23 +60,22 @@ class Engines:
     device: str
     cache: Path
     """Folder of the results."""
-    silent: bool = False
+    silent: bool
     """Show no progress, for look-ups before the work."""
-    source: Mapping[str, Any] = field(default_factory=dict)
+    source: Mapping[str, Any]
     """The checksum of an installed engine's source, for the cache."""
     _pair: tuple[str, str] | None = None
-    _engine: Any = None
+    _engine: Translator | None = None
 
     def of(self, step: Step) -> Translator:
         """The engine of a step; UnavailableError if the engine, its model or the pair is unavailable."""
         pair = (step.source, step.target)
-        if self._pair != pair:
+        if self._engine is None or self._pair != pair:
             self._pair = self._engine = None  # free its memory before the next one
             where = {"dataset_dir": self.dataset_dir, "device": self.device}
             self._engine = self.module.Translator(*pair, self.config_of(step), **where)
             self._pair = pair
-        engine: Translator = self._engine
-        return engine
+        return self._engine
 
     def by_caption(self, step: Step) -> Mapping[tuple[str, str], Translation]:
         """Results of `recorded` by caption id and text, which take precedence over those by text."""

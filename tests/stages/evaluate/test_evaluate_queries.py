@@ -13,6 +13,7 @@ from toy import Chain
 from ccr_cli.artifacts import base, evaluation, translation
 from ccr_cli.artifacts.signature import MT
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.report.page import compose
 from ccr_cli.report.tables import comparable
 from ccr_cli.stages.report import stage as report
 from ccr_cli.stages.shared.inputs import Inputs
@@ -141,7 +142,7 @@ def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain) ->
     views = comparable.views(comparable.results_frame(data.results, data.facts))
     assert views[0].queries == "human" and {view.queries for view in views} == {"human", MT}
     assert all({s.queries for s in view.frame["signed"]} == {view.queries} for view in views)
-    only = report.summary(Inputs.from_paths(Workspace(finished.root), [str(machine), str(other)]))
+    only = compose.overview(report.gather(Inputs.from_paths(Workspace(finished.root), [str(machine), str(other)])))
     assert only.views[0].queries == MT and "machine" in only.findings.headline
     assert {"settings", "settings-human"} <= {*only.tables}
     assert all("machine" in str(row.cells[0].value) for row in only.tables["settings"].rows)

@@ -9,8 +9,9 @@ import toy
 from toy import Chain
 
 from ccr_cli.artifacts.workspace import Workspace
+from ccr_cli.report.page import compose
 from ccr_cli.report.tables import comparable
-from ccr_cli.stages.report.stage import gather, summary
+from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.inputs import Inputs
 
 CPU = ("--device", "cpu")
@@ -44,7 +45,8 @@ def test_an_ensemble_is_not_taken_for_its_first_run(ensemble: Chain) -> None:
     assert dict(own)[f"infonce x2 {OPTIONS}"] == together.id and dict(own)[f"infonce {OPTIONS}"] in runs
     views = {view.title: set(view.frame["label"]) for view in comparable.views(frame)}
     assert {f"infonce x2 {OPTIONS}", f"infonce {OPTIONS}"} < views["toy test, queries in es"], "beside its runs"
-    assert summary(Inputs(workspace)).findings.method == "uml [epochs=6, lr=0.02]", "as infonce of these options"
+    findings = compose.overview(gather(Inputs(workspace))).findings
+    assert findings.method == "uml [epochs=6, lr=0.02]", "as infonce of these options"
     given = Inputs.from_paths(workspace, [str(together.path)])
     assert [run_id for run_id, _ in gather(given).results if run_id != together.id] == []
 

@@ -24,7 +24,7 @@ from ccr_cli.report.content import ExampleHit, ExampleSearch
 from ccr_cli.report.page import compose
 from ccr_cli.report.page.rendering import prose
 from ccr_cli.report.tables.table import markdown_text
-from ccr_cli.stages.report.stage import gather, summary, write
+from ccr_cli.stages.report.stage import gather, write
 from ccr_cli.stages.shared.inputs import Inputs
 
 METHODS = ("infonce", "uml", "infonce (oracle)")
@@ -163,7 +163,7 @@ def test_a_note_stands_under_the_first_table_that_has_it(
     having = Counter(note for table in tables for note in table["notes"])
     (note, tables_with_it), *_ = having.most_common(1)
     assert tables_with_it > 3 and page.count(prose(note)) == 1
-    show_report(summary(inputs))
+    show_report(compose.overview(gather(inputs)))
     assert capsys.readouterr().err.count(markdown_text(note)) == 1
 
 
@@ -287,7 +287,7 @@ def test_runs_with_other_options_stand_apart(workspace: Workspace) -> None:
     for seed in (0, 1):
         run = fake.make_run(workspace, data, "uml", 0.4, seed, name=f"other-{seed}", beta=0.9)
         fake.make_evaluation(workspace, data, run, "uml", 0.4, seed)
-    seen = summary(Inputs(workspace))
+    seen = compose.overview(gather(Inputs(workspace)))
     labels = set(seen.views[0].frame["label"])
     assert labels == {"infonce", "infonce (oracle)", "uml", "uml [beta=0.9]"}, "0.3 is the default"
     assert seen.findings.noise == 0.4 and {"sumr", "retrieval", "recovery", "detection"} <= set(seen.tables)
@@ -309,7 +309,7 @@ def test_runs_are_named_after_their_configuration(workspace: Workspace) -> None:
     data = base.load(workspace.place("dataset", "toy-emoji"))
     run = fake.make_run(workspace, data, "infonce", 0.4, 5, name="more", cross_lingual_weight=0.5)
     fake.make_evaluation(workspace, data, run, "infonce", 0.4, 5)
-    frame = summary(Inputs(workspace)).views[0].frame
+    frame = compose.overview(gather(Inputs(workspace))).views[0].frame
     assert set(frame.loc[frame["run"] == "more", "label"]) == {"infonce (cross_lingual_weight=0.5)"}
     assert set(frame.loc[frame["label"] == "infonce", "run"]) == {
         f"toy-emoji-es-infonce-noise{n}-seed{s}" for n in ("0", "0.4") for s in (0, 1)

@@ -23,8 +23,9 @@ from toy import Chain
 from ccr_cli.artifacts import base, dataset, evaluation, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.softmax_uncertainty import fit_temperature
+from ccr_cli.report.page import compose
 from ccr_cli.stages.evaluate import uncertainty
-from ccr_cli.stages.report.stage import summary
+from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
@@ -309,7 +310,7 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
         "infonce x3",
         "1",
     )
-    seen = summary(Inputs.from_paths(Workspace(root), map(str, paths)))
+    seen = compose.overview(gather(Inputs.from_paths(Workspace(root), map(str, paths))))
     table: Any = {row.cells[0].value: [cell.value for cell in row.cells[1:]] for row in seen.tables["sumr"].rows}
     whole, alone = evaluation.results(made)[0]["SumR"], table["infonce"][0]
     assert table["infonce x3"] == [whole, 1] and table["infonce"][1] == 3
@@ -321,7 +322,7 @@ def test_an_ensemble_stands_beside_its_runs_and_is_none_of_them(several: Chain, 
     assert ends is not None, "the interval that compare says"
     assert [float(end) for end in ends.groups()] == pytest.approx([float(told["low"]), float(told["high"])], abs=0.06)
     assert ("; that may be due to chance" in sentence) == (float(told["low"]) <= 0 <= float(told["high"]))
-    only = summary(Inputs.from_paths(Workspace(root), [str(made.path)]))
+    only = compose.overview(gather(Inputs.from_paths(Workspace(root), [str(made.path)])))
     assert [row.cells[0].value for row in only.tables["sumr"].rows] == ["infonce x3"]
     assert only.findings.headline.startswith("Without synthetic noise, infonce x3 reaches")
     card = toy.ok("export", paths[0], workspace=root).made

@@ -19,10 +19,11 @@ import toy
 from ccr_cli.artifacts import base, dataset, diagnosis, evaluation, noise, run, translation
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.metrics.detection import detection
+from ccr_cli.report.page import compose
 from ccr_cli.report.tables.comparable import results_frame
 from ccr_cli.report.tables.table import Table, to_csv
 from ccr_cli.stages.report.examples import best_runs
-from ccr_cli.stages.report.stage import gather, summary
+from ccr_cli.stages.report.stage import gather
 from ccr_cli.stages.shared.embedding import embed_visuals, encode_and_embed
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.load_run import load_method
@@ -180,7 +181,7 @@ def test_a_report_sets_the_run_beside_those_on_one_language(space: Path) -> None
     assert "fr does not count for model selection: toy has no human fr captions" in done.err
     assert run.config(done.made)["select"] == "human" and run.config(done.made)["validation"] == [5, 5]
     toy.ok("evaluate", "runs/human", *CPU, workspace=space)
-    tables = summary(Inputs(Workspace(space))).tables
+    tables = compose.overview(gather(Inputs(Workspace(space)))).tables
     alone, marked = {"uml", "uml [lang=es+fr]", "uml [lang=es+fr, drawn]"}, "uml [lang=es+fr, select=human]"
     assert set(read(tables["sumr"])["method"]) == alone
     rows = read(tables["settings"]).groupby(["setting"])["method"].agg(list)

@@ -20,6 +20,7 @@ from ccr_cli.metrics.corruption import mix_words
 from ccr_cli.stages.shared.inputs import Inputs
 from ccr_cli.stages.shared.triplets import Triplets, training_triplets
 from ccr_cli.stages.train.sources import find_sources, make_noise
+from ccr_cli.stages.translate.options import MismatchOptions
 
 KINDS = [(style, target) for style in STYLES for target in TARGETS_OF[style] if style not in ("caption", "image")]
 
@@ -38,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("style", "target"), KINDS)
 def test_the_triplets_are_those_of_the_artifact_in_every_language(style: str, target: str, root: Path) -> None:
     sources = find_sources(Inputs(Workspace(root)), "es+fr", "infonce")
-    made = make_noise(Workspace(root), sources.data, 0.5, style=style, target=target)
+    made = make_noise(Workspace(root), sources.data, 0.5, MismatchOptions(noise_style=style, noise_target=target))
     drawn, data = noise.read(made), dataset.read(sources.data)
     facts = made.json("noise.json")
     assert facts["effective"] == made.counts["mismatched"] / len(drawn) and 0.3 < facts["effective"] <= 0.5
