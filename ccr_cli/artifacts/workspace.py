@@ -93,7 +93,7 @@ class Workspace:
     def to_rebuild(
         self, artifacts: Sequence[base.Artifact], rebuilt: Sequence[base.Artifact] | None = None
     ) -> list[base.Artifact]:
-        """Returns the stale artifacts, arguments as for `stale`, parents first; `ccr train` makes noise again."""
+        """Returns the stale artifacts, parents first, without noise, which `ccr train` makes again; see `stale`."""
         ids = self.stale(artifacts, rebuilt)
         return self.parents_first([a for a in artifacts if a.id in ids and a.kind != "noise"])
 

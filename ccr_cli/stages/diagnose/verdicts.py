@@ -96,7 +96,7 @@ def figures(frame: pd.DataFrame, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def worst_rows(pairs: pd.DataFrame, columns: list[str], count: int = SUSPICIOUS) -> list[dict[str, Any]]:
-    """Some columns of the most suspicious pairs, as many as a summary lists or another number; None for null."""
+    """Lists some columns of the `count` most suspicious pairs, by default as many as a summary has; null is None."""
     shown = pairs.sort_values("place").head(count)[columns]
     rows: Any = shown.astype(object).where(shown.notna(), None).to_dict("records")
     return list(rows)

@@ -128,7 +128,7 @@ class EvaluationOptions:
         if self.translate_test and self.beta not in (EvaluationOptions.beta, 0):
             raise UsageError(f"--translate-test is fusion of weight 0, not {self.beta:g}", hint="leave one out")
         if self.translate_test and self.fusion != EvaluationOptions.fusion:
-            problem = f"--fusion {self.fusion} has no effect on --translate-test: normalised scores rank alike"
+            problem = f"--fusion {self.fusion} has no effect on --translate-test: it keeps the order of the scores"
             raise UsageError(problem, hint="leave one out")
         if self.translate_test and (text or self.queries not in ("", HUMAN, BOTH)):
             other = "--task text" if text else f"--queries {self.queries}"

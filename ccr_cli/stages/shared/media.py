@@ -22,7 +22,7 @@ from ccr_cli.errors import ArtifactError, CcrError
 
 
 def existing_root(data: Artifact, root: Path | None, setting: str) -> Path:
-    """Resolves `root`, or else a data set's own media root; ArtifactError, with the setting, if it is missing."""
+    """Resolves `root`, or else a data set's own media root; ArtifactError that names the setting if there is none."""
     root = root or media_root(data)
     if root is None or not root.is_dir():
         reason = f"its media root {root} does not exist" if root else "it names no media root"

@@ -17,7 +17,7 @@ from ccr_cli.errors import UnavailableError
 Log = Callable[[dict[str, float], int], None]
 """Logs numbers by name, at a step counted from the start of training."""
 Curves = Callable[[Mapping[str, Any], int], None]
-"""Logs the numbers among nested figures, at such a step; does nothing without a tracker."""
+"""Logs the numbers among nested figures, at a step counted as for `Log`; does nothing without a tracker."""
 
 
 def _numbers(figures: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:

@@ -43,8 +43,7 @@ def references(source: Dataset, lang: str, target: str) -> tuple[list[References
     Returns:
         The references in `target` of the captions in `lang`, and notes on sets without one.
     """
-    captions = source.captions
-    sources, targets = captions[captions["lang"] == lang], captions[captions["lang"] == target]
+    sources, targets = source.captions_in(lang), source.captions_in(target)
     parallel: Mapping[str, str] = source.manifest.get("parallel") or {}
     sets = sorted(targets["caption_set"].unique())
     references, notes = [], []
