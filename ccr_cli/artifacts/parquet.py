@@ -128,7 +128,7 @@ def read_table(path: Path, schema: pa.Schema, columns: list[str] | None = None) 
 def _objects(column: pa.ChunkedArray) -> "pd.Series[Any]":
     """Returns a column for pandas; equal texts are one object, since most columns have few different ones."""
     if column.type != pa.string():
-        return pd.Series(column.to_pandas())
+        return pd.Series(column.to_pandas()).copy()  # Arrow's own memory cannot be written to
     encoded = column.cast(pa.large_string()).combine_chunks().dictionary_encode()  # one may exceed 2 GiB
     texts = np.array([*encoded.dictionary.to_pylist(), None], dtype=object)
     return pd.Series(texts[encoded.indices.fill_null(-1).to_numpy()], dtype=object)

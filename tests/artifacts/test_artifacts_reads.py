@@ -93,6 +93,17 @@ def test_tables_are_kept_while_there_is_room(
     assert reads[f"table {data.path / 'captions.parquet'}"] == 2
 
 
+def test_every_column_of_a_table_can_be_changed(tmp_path: Path) -> None:
+    schema = parquet.table_schema("item_id string, k int32, sim_vs float32")
+    pq.write_table(
+        pa.table({"item_id": ["a", "b"], "k": [0, 1], "sim_vs": [0.5, 0.25]}, schema), tmp_path / "a.parquet"
+    )
+    frame = parquet.read_table(tmp_path / "a.parquet", schema)
+    for name, value in (("item_id", "c"), ("k", 7), ("sim_vs", 2.0)):
+        frame.loc[frame["k"] != 0, name] = value
+        assert frame[name].iloc[1] == value
+
+
 def test_texts_of_a_table_in_parts(tmp_path: Path) -> None:
     schema = parquet.table_schema("item_id string, media string?")
     texts = ["a", None, "b", *["c", None, "b"] * 1000]

@@ -183,6 +183,8 @@ class Examples:
         """
         lang, captions = run.langs(run.config(trained))[0], self._captions(trained)
         text_of = captions.of(lang, k=0).drop_duplicates("item_id").set_index("item_id")["text"]
+        if text_of.empty:
+            return
         method: Any
         method, tokenizer = load_method(trained, self.on)
         features = self.inputs.parent(trained, "features")

@@ -15,16 +15,19 @@ from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.stages.shared.options import configure
 
 _NAMES = tuple(field.name for field in fields(JudgeConfig))
+_LATER = ("head", "drop_below", "prototype")
+"""Options that were added to methods with a default that changes nothing: it must stay, as requests leave it out."""
 
 
 def recorded(config: JudgeConfig) -> dict[str, Any]:
     """The options as a request records them: those of the judge only if set, a file or model by its SHA-256.
 
-    The default `head` is left out too, as in runs of versions without that option.
+    Defaults of options that earlier versions lack are left out too, so that runs of these are found again.
     """
     options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
-    if options.get("head") == "linear":
-        del options["head"]
+    for name in _LATER:
+        if name in options and options[name] == getattr(type(config), name):
+            del options[name]
     if teacher := options.get("teacher"):
         options["teacher"] = hub.identity(teacher).get("model", teacher)
     if config.dictionary:

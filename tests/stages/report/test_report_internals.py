@@ -71,6 +71,16 @@ def test_soft_targets_are_those_of_the_loss(trained: Chain) -> None:
     assert soft_alignment(sim_BB, temperature=c.tau, hard_share=c.hard_share).item() == pytest.approx(loss)
 
 
+def test_no_soft_targets_without_human_captions_of_the_language(tmp_path: Path) -> None:
+    root, folder = tmp_path / "workspace", toy.toy()
+    folder.captions = [row for row in folder.captions if row[2] == "en"]
+    toy.ok("data", "import", folder.write(tmp_path / "toy"), workspace=root)
+    toy.ok("translate", "--lang", "es", workspace=root)
+    toy.ok("extract", *toy.ENCODER, workspace=root)
+    toy.ok("train", "--method", "disncl", "--epochs", "1", *toy.SMALL, workspace=root)
+    assert Examples(Inputs(Workspace(root)), device="cpu").internals(3).targets == []
+
+
 def test_attention_is_what_the_teacher_reads_by(trained: Chain) -> None:
     shown = Examples(Inputs(Workspace(trained.root)), device="cpu").internals(2).attention
     method: Any

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import toy
 
 from ccr_cli import registry
 from ccr_cli.stages.shared.options import described
+from ccr_cli.stages.shared.witnesses import recorded
 
 
 @pytest.mark.parametrize("group", ["encoders", "methods", "translators"])
@@ -58,3 +60,19 @@ def test_presets_are_listed_with_what_they_set(tmp_path: Path) -> None:
     assert options[-1].startswith("--preset\t") and "paper, paper-video" in options[-1]
     none = toy.ccr("train", "--method", "infonce", "--preset", "help", workspace=tmp_path)
     assert none.code == 2 and "infonce has no presets" in none.err
+
+
+@pytest.mark.parametrize(
+    ("method", "later", "given"),
+    [
+        ("infonce", {"head", "drop_below"}, {"drop_below": 0.5}),
+        ("disncl", {"head", "drop_below"}, {"drop_below": 0.0}),
+        ("in2r", {"head", "drop_below", "prototype"}, {"prototype": "attention"}),
+    ],
+)
+def test_a_request_leaves_out_defaults_that_earlier_versions_lack(
+    method: str, later: set[str], given: dict[str, object]
+) -> None:
+    config = registry.load("methods", method).Config
+    assert later <= {field.name for field in fields(config)} and not later & recorded(config()).keys()
+    assert recorded(config(**given)) == recorded(config()) | given
