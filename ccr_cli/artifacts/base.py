@@ -176,6 +176,8 @@ class Artifact:
         if "-" in words or not {"data", "demo", "report"} & {*words[1:2]}:  # these take none, or all of the workspace
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
             words[2:2] = [path for path in paths if path not in named]
+        if words[1:2] == ["report"]:  # its default name says what it was made from
+            words += [] if any(word.partition("=")[0] == "--name" for word in words) else ["--name", self.name]
         return [*words, "--force"]
 
 

@@ -473,7 +473,8 @@ def emit(
             again = "add them where they come from (then import a data set again), and repeat the command with --force"
             if artifact.kind == "translation":
                 columns = "columns source_caption_id and correction"
-                again += f"; or type them: ccr translate --lang {artifact.request['lang']} --only FILE.csv, {columns}"
+                path = inputs.workspace.relative(artifact.path)
+                again += f"; or type them: ccr translate {path} --only FILE.csv, {columns}"
         console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)

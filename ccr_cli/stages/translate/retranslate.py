@@ -181,6 +181,11 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
         return of_data(artifact) and (artifact in inputs.named or artifact.id in judged_ids)
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
+    if "translation" not in rows and original not in inputs.named:
+        for made in filter(of_data, inputs.workspace.artifacts("translation")):
+            if made.request.get("only", {}).get("sha256", pairs.sha256) != pairs.sha256:
+                path = inputs.workspace.relative(made.path)
+                warn(f"the changes of {made.name} are left out; to keep them: ccr translate {path} --only {only}")
     if "alternative" in rows:
         rows = rows[rows["alternative"] == original.path.name]
     other = rows.iloc[:0]

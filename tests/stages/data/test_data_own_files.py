@@ -684,8 +684,9 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     both = [f"{text}{end}" for text in CAPTIONS.values() for end in ("", "!")]
     write("es.tsv", ("source", "target"), *[(text, f"{text} ES") for text in both], delimiter="\t")
     write("typed.csv", ("source_caption_id", "lang", "correction"), ("a#en#0", "es", "typed"))
-    for words in (("--lang", "es", "--engine", "recorded", "--set", "table=es.tsv"), ("--only", "typed.csv")):
-        command = [sys.executable, "-m", "ccr_cli", "translate", *words, "--workspace", "space"]
+    recorded = ("translate", "--lang", "es", "--engine", "recorded", "--set", "table=es.tsv")
+    for words in (recorded, ("translate", "--only", "typed.csv"), ("report",)):
+        command = [sys.executable, "-m", "ccr_cli", *words, "--workspace", "space"]
         subprocess.run(command, check=True, capture_output=True)  # records its own command
     write("products.csv", ("image", "caption"), *[(name, f"{text}!") for name, text in CAPTIONS.items()])
     refused = run("products.csv")
@@ -697,14 +698,16 @@ def test_a_changed_file_is_named_and_what_was_made_from_it_is_listed(here: Path)
     first, second = (forced.err.index(f"translations/products/es-{name}") for name in ("recorded", "corrected"))
     assert forced.code == 0 and first < second
     listed = toy.ok("show", workspace=Path("space")).out
-    assert listed.count("stale") == 2 and "stale" not in listed.partition("translations/")[0]
+    (reported,) = Path("space/reports").iterdir()
+    assert listed.count("stale") == 3 and "stale" not in listed.partition("translations/")[0]
     assert "translations/products/" not in run("products.csv").err, "said once"
     Path("typed.csv").rename("away.csv")
     half = toy.ccr("rebuild", workspace=Path("space"))
     assert half.code == 4 and [path.name[:11] for path in half.paths] == ["es-recorded"], "the others are made"
     Path("away.csv").rename("typed.csv")
     rebuilt = toy.ok("rebuild", workspace=Path("space"))
-    made = [set(translation.read(base.load(path))["text"]) for path in (*half.paths, *rebuilt.paths)]
+    assert rebuilt.paths[1:] == [reported.resolve()] and [*reported.parent.iterdir()] == [reported]
+    made = [set(translation.read(base.load(path))["text"]) for path in (*half.paths, *rebuilt.paths[:1])]
     texts = {f"{text}! ES" for text in CAPTIONS.values()}
     assert made == [texts, (texts - {"a red shoe! ES"}) | {"typed"}], "parents first"
     assert "stale" not in toy.ok("show", workspace=Path("space")).out

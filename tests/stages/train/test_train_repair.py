@@ -421,6 +421,22 @@ def test_captions_of_every_split_can_be_corrected(finished: Chain, tmp_path: Pat
     assert f"{caption}@es@en" not in texts
 
 
+def test_corrections_that_another_list_does_not_have_are_told(finished: Chain, tmp_path: Path) -> None:
+    fields = {"source_caption_id": "red-square-en0", "lang": "es", "correction": "uno"}
+    first = hand_made(tmp_path / "a.csv", [fields])
+    second = hand_made(tmp_path / "b.csv", [{**fields, "source_caption_id": "red-circle-en0", "correction": "dos"}])
+    old = toy.ok("translate", "--only", first, workspace=finished.root).made
+    assert "left out" not in toy.ok("translate", "--only", first, workspace=finished.root).err, "it is the same list"
+    alone = toy.ok("translate", "--only", second, workspace=finished.root)
+    named = f"ccr translate translations/toy/{old.name} --only {second}"
+    assert named in " ".join(alone.err.split())
+    added = toy.ok("translate", old.path, "--only", second, workspace=finished.root)
+    assert "left out" not in added.err
+    for done, texts in ((alone, ["dos"]), (added, ["dos", "uno"])):
+        rows = translation.read(done.made).query("engine == @translation.BY_HAND")
+        assert sorted(rows["text"]) == texts
+
+
 @pytest.mark.slow
 def test_an_engine_translates_the_noisy_ones_without_a_correction(
     finished: Chain, exported: Path, typed: dict[str, str], engine: Engine
