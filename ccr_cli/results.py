@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +19,6 @@ from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.report.content import ExampleSearch
-    from ccr_cli.report.tables.table import Table
     from ccr_cli.stages.evaluate.compare import Comparison
     from ccr_cli.stages.search.stage import Answer
 
@@ -152,12 +152,13 @@ class EvaluationResult(Result):
         return pd.DataFrame(rows)
 
     @cached_property
-    def table(self) -> Table:
-        """The table that the command prints, with intervals."""
-        from ccr_cli.report.tables.table import Table
+    def table(self) -> pd.DataFrame:
+        """The table that the command prints, with all digits; half the intervals are in columns that end in `_sd`."""
+        from ccr_cli.report.tables.table import Table, to_csv
         from ccr_cli.report.words.artifact_summaries import summary
 
-        return next(each for each in summary(self.artifact, as_table=True) if isinstance(each, Table))
+        table = next(each for each in summary(self.artifact, as_table=True) if isinstance(each, Table))
+        return pd.read_csv(io.StringIO(to_csv(table)))
 
     @cached_property
     def ranks(self) -> pd.DataFrame:

@@ -473,8 +473,10 @@ def emit(
             again = "add them where they come from (then import a data set again), and repeat the command with --force"
             if artifact.kind == "translation":
                 columns = "columns source_caption_id and correction"
-                path = inputs.workspace.relative(artifact.path)
-                again += f"; or type them: ccr translate {path} --only FILE.csv, {columns}"
+                name = inputs.workspace.relative(artifact.path)
+                again += f"; or type them: ccr translate {name} --only FILE.csv, {columns}"
+        elif all(record.get("error") == "NoMedia" for record in artifact.jsonl(FAILURES)):
+            again = "name their pictures in the table, and import it again with --force"
         console.warn(f"{artifact.counts['failed']} failed (reasons: {artifact.path / FAILURES}); {again}")
     if failed or any(a.counts.get("stopped") for a in made):
         raise typer.Exit(3)

@@ -23,8 +23,9 @@ def export(
     from ccr_cli.stages.export.stage import export as stage
 
     made = stage(inputs, options)
-    files = {entry.path.rpartition("/")[2] for entry in made.files}
-    reader = "load it with sentence-transformers" if "modules.json" in files else "use it with its encode.py"
+    which = "model1 and model2" if made.counts.get("models", 1) > 1 else "it"
+    by_library = any(entry.path.endswith("modules.json") for entry in made.files)
+    reader = f"load {which} with sentence-transformers" if by_library else f"use {which} with encode.py"
     if made.has_parent("dataset"):
         reader = f"load it with datasets.load_dataset({str(made.path)!r})"
     console.say(f"  {reader}; see {made.path / 'README.md'}")

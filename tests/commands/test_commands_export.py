@@ -20,7 +20,7 @@ def test_the_same_request_twice_does_no_work_twice(finished: Chain) -> None:
     first = toy.ok("export", run.path, workspace=finished.root)
     made = first.made
     assert made.path == finished.root / "exports" / run.name and made.kind == "export"
-    assert "encode.py" in first.err and str(made.path / "README.md") in first.err
+    assert "use it with encode.py" in first.err and str(made.path / "README.md") in first.err
     times = {path: path.stat().st_mtime_ns for path in made.path.rglob("*")}
     again = toy.ok("export", run.path, workspace=finished.root)
     assert again.out == first.out and {path: path.stat().st_mtime_ns for path in made.path.rglob("*")} == times

@@ -151,6 +151,7 @@ def test_a_new_field_of_evaluate_is_a_flag_and_its_default_changes_no_request() 
 def test_a_run_s_request_is_what_is_marked_and_the_method_s_options(chain: Chain) -> None:
     marked, config = set(default_request(TrainingOptions)), {field.name for field in fields(Config)}
     assert set(chain.find("run", "infonce").request) == (marked | config) - {
+        "drop_below",
         "head",
         "langs",
         "pairs",

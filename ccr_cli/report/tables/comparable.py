@@ -107,11 +107,16 @@ class View:
         return setting
 
     @property
+    def few_queries(self) -> int | None:
+        """The number of queries, if it is below `evaluation.LEAST_QUERIES`."""
+        least = self.frame["queries"].min()
+        return int(least) if least < evaluation.LEAST_QUERIES else None
+
+    @property
     def main_rank(self) -> tuple[Any, ...]:
-        """Sorts the main view to the front: one of a few queries of a file never leads those of machine translation."""
+        """Sorts the main view to the front: one of a few queries never leads those of machine translation."""
         foreign = bool(self.trained_lang) and self.role == "target" and self.lang != self.trained_lang
-        few = self.queries == signature.FILE and (self.frame["queries"] < evaluation.LEAST_QUERIES).any()
-        kind = len(signature.KINDS) if few else signature.KINDS.index(self.queries)
+        kind = len(signature.KINDS) if self.few_queries else signature.KINDS.index(self.queries)
         other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, kind, self.split != "test")
         repaired = all(Label.parse(label).is_repaired for label in self.frame["label"])
         return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)

@@ -254,7 +254,7 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
     if brief:
         shown = zip(names, values, by_chance, strict=True)
         yield Line(f"  {name}: {', '.join(f'{n} {metric(v)}{level}' for n, v, level in shown)}")
-        yield from _near_chance(results, expected)
+        yield from _warnings(results, expected)
         return
     for sentence in _comparisons(results, name, values):
         yield Line(sentence, style="bold")
@@ -290,18 +290,23 @@ def _evaluation(artifact: Artifact, brief: bool, as_table: bool) -> Iterator[Lin
     if (intervals := results[0].get("intervals")) and any(evaluation.interval(result, name) for result in results):
         interval = f"{percent(intervals['level'])} bootstrap interval over {intervals['drawn']}"
         yield Line(f"± half the {interval}; for MedR, its ends", style="dim")
-    yield from _near_chance(results, expected)
+    yield from _warnings(results, expected)
 
 
-def _near_chance(results: Sequence[Result], expected: Sequence[float | None]) -> Iterator[Line]:
-    """A warning for each result of a run's own task that is close to chance, with what to do."""
+def _warnings(results: Sequence[Result], expected: Sequence[float | None]) -> Iterator[Line]:
+    """A warning for each result of a run's own task that is of few queries or close to chance, with what to do."""
     with_targets = any(r["role"] == "target" for r in results)
     for result, level in zip(results, expected, strict=True):
         if not is_plain(result) or result.get("corrupt") or (with_targets and result["role"] != "target"):
             continue
-        if level is not None and chance.is_close(result["SumR"], evaluation.interval(result, "SumR"), level):
+        queries = (result.get("t2v") or {}).get("queries") or FEW_QUERIES
+        if queries < evaluation.LEAST_QUERIES:
+            more = "" if result.get("queries") else "; --queries mt measures with machine translations"
+            text = f"{_queries(result)}: {counted(queries, 'query', 'queries')}, too few to measure anything"
+            yield Line(f"{text}\n  try: more queries{more}", warning=True)
+        elif level is not None and chance.is_close(result["SumR"], evaluation.interval(result, "SumR"), level):
             trained = (result.get("ensemble") or [result["run"]])[0]
-            signed, queries = signature_of(result), (result.get("t2v") or {}).get("queries") or FEW_QUERIES
+            signed = signature_of(result)
             items = read_galleries(signed.gallery)[2] if signed else FEW
             steps = [f"more test items than {items}"] if items < FEW else []
             steps += [f"more queries than {queries}"] if queries < FEW_QUERIES else []

@@ -8,6 +8,7 @@ import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.artifacts.signature import HUMAN, MT
+from ccr_cli.console import counted
 from ccr_cli.report.tables import chance, comparable
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
 from ccr_cli.report.words import signature_words
@@ -84,6 +85,8 @@ def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks |
         headline += f", {_signed(win)}, which ignores noise{apart}{_chance(win)}"
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
+    if view.few_queries:
+        more.append(f"{counted(view.few_queries, 'query is', 'queries are')} too few to measure anything.")
     more += [_near_chance(view.chance, method)] if view.chance is not None and _is_close(rows, method, view) else []
     if comparable.counterpart(frame, method, comparable.BASELINE) is None:
         variants = [label for label in comparable.methods(frame) if comparable.base_label(label) == comparable.BASELINE]

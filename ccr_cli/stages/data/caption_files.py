@@ -233,7 +233,9 @@ def _summarise(data: dataset.Dataset) -> None:
     if named and root is not None:
         missing = absent_media(data.items, root)
         what = counted(named, "picture or video", "pictures or videos")
-        say(f"{data.name}: {named - len(missing):,} of {what} found in {root}")
+        without = int(data.items["media"].isna().sum())
+        others = f"; {counted(without, 'item')} without one" if without else ""
+        say(f"{data.name}: {named - len(missing):,} of {what} found in {root}{others}")
         warn_of_absent_media(missing, named)
 
 

@@ -134,7 +134,8 @@ class TrainingData:
         if "labels" in self.needs and triplets.label_V is None:
             raise ArtifactError(f"{options.method} learns categories, and items of {sources.data.path} have no label")
         if triplets.dropped:
-            why = "the item has no features, or the caption has no translation or no back-translation"
+            why = "the item has no features, or the caption has no translation"
+            why += " or no back-translation" if "back" in self.needs or compared else ""
             warn(f"{counted(triplets.dropped, 'triplet')} left out: {why}")
         visual, item_ids = triplets.visual, triplets.item_ids
         reads_back = triplets.back is not None and ("back" in self.needs or (compared and not sources.second))

@@ -368,6 +368,16 @@ def test_a_column_of_machine_translations_is_recorded(
     assert translation.read(again.made).equals(table)
 
 
+def test_an_item_without_a_picture_is_counted_and_gets_one_by_another_import(here: Path) -> None:
+    write("own.csv", ("item_id", "image", "caption", "mt_es"), *[(k[0], k, t, f"{t} ES") for k, t in CAPTIONS.items()])
+    Path("own.csv").write_text(Path("own.csv").read_text(encoding="utf-8").replace("b.jpg", ""), encoding="utf-8")
+    assert "3 of 3 pictures or videos found in" in (done := run("own.csv")).err and "; 1 item without one" in done.err
+    options = ("--encoder", "efficientnet-lite0", "--set", "image_size=32", "--max-failed", "0.5", "--device", "cpu")
+    extracted = toy.ccr("extract", *options, workspace=Path("space"))
+    assert extracted.code == 3 and "import it again with --force" in extracted.err
+    assert "--retry-failed" not in extracted.err
+
+
 def test_a_caption_without_a_translation_gets_one_from_a_list(here: Path) -> None:
     made_of = {"a red shoe": "ein roter Schuh", "a blue shoe": "ein blauer Schuh", "a hat": "ein Hut"}
     write("own.csv", ("image", "en", "mt_de"), *[(key, text, made_of.get(text, "")) for key, text in CAPTIONS.items()])

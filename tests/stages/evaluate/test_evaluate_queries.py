@@ -130,7 +130,16 @@ def test_a_table_that_cannot_be_used_is_named(
     assert done.code == code and all(word in done.err for word in said), done.err
 
 
-def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain) -> None:
+def test_few_queries_are_warned_of(finished: Chain) -> None:
+    made = finished.find("evaluation", "uml").path
+    said = toy.ok("show", made, workspace=finished.root).err
+    assert "toy es: 12 queries, too few to measure anything" in said and "--queries mt" in said
+    assert "too few" not in evaluate(finished, "--queries", "mt").err, "there are 24"
+    only = compose.overview(report.gather(Inputs.from_paths(Workspace(finished.root), [str(made)])))
+    assert "12 queries are too few to measure anything." in only.findings.more
+
+
+def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     human = finished.find("evaluation", "uml").path
     machine, other = (evaluate(finished, "--queries", "mt", word=word).made.path for word in ("uml", "infonce"))
     refused = finished.ccr("compare", human, other, "--by", "none")
@@ -139,7 +148,10 @@ def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain) ->
     compared = json.loads(finished.ccr("compare", machine, other, "--by", "none", "--json").out)["comparisons"]
     assert len(compared) == 1 and "machine" in compared[0]["what"] and compared[0]["chance"] > 0
     data = report.gather(Inputs(Workspace(finished.root)))
-    views = comparable.views(comparable.results_frame(data.results, data.facts))
+    frame = comparable.results_frame(data.results, data.facts)
+    assert comparable.views(frame)[0].queries == MT, "12 human queries are too few to lead"
+    monkeypatch.setattr(evaluation, "LEAST_QUERIES", 12)
+    views = comparable.views(frame)
     assert views[0].queries == "human" and {view.queries for view in views} == {"human", MT}
     assert all({s.queries for s in view.frame["signed"]} == {view.queries} for view in views)
     only = compose.overview(report.gather(Inputs.from_paths(Workspace(finished.root), [str(machine), str(other)])))

@@ -153,6 +153,7 @@ def test_a_run_of_two_models(method: str, workspace: Chain, tmp_path: Path) -> N
     assert np.concatenate(sides) @ load_file(made.path / "gallery.safetensors")["vectors"][0] > 0.9999 * 2**0.5
     first = (made.path / "model1" / "README.md").read_text(encoding="utf-8")
     assert f"{run.name}, model 1 of 2" in first and "## Results" in first
+    assert "use model1 and model2 with encode.py" in toy.ok("export", run.path, workspace=workspace.root).err
 
 
 def test_the_card_says_where_it_comes_from(chain: Chain, tmp_path: Path) -> None:
