@@ -15,19 +15,16 @@ from ccr_cli.judges.config import JudgeConfig
 from ccr_cli.stages.shared.options import configure
 
 _NAMES = tuple(field.name for field in fields(JudgeConfig))
-_LATER = ("head", "drop_below", "prototype")
-"""Options that were added to methods with a default that changes nothing: it must stay, as requests leave it out."""
 
 
 def recorded(config: JudgeConfig) -> dict[str, Any]:
     """The options as a request records them: those of the judge only if set, a file or model by its SHA-256.
 
-    Defaults of options that earlier versions lack are left out too, so that runs of these are found again.
+    What versions without an option did is left out too, so that their runs are found again.
     """
-    options = {name: value for name, value in asdict(config).items() if name not in _NAMES}
-    for name in _LATER:
-        if name in options and options[name] == getattr(type(config), name):
-            del options[name]
+    earlier = {"head": "linear", "prototype": "mean", "drop_below": getattr(type(config), "drop_below", None)}
+    given = {name: value for name, value in asdict(config).items() if name not in _NAMES}
+    options = {name: value for name, value in given.items() if name not in earlier or value != earlier[name]}
     if teacher := options.get("teacher"):
         options["teacher"] = hub.identity(teacher).get("model", teacher)
     if config.dictionary:
