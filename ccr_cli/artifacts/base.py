@@ -177,8 +177,13 @@ class Artifact:
             words = [word for word in words if word not in ("-", "latest") and not word.startswith("best:")]
             words[2:2] = [path for path in paths if path not in named]
         if words[1:2] == ["report"]:  # its default name says what it was made from
-            words += [] if any(word.partition("=")[0] == "--name" for word in words) else ["--name", self.name]
+            words = with_name(words, self.name)
         return [*words, "--force"]
+
+
+def with_name(words: list[str], name: str) -> list[str]:
+    """Adds `--name` to a command that does not have it."""
+    return words if any(word.partition("=")[0] == "--name" for word in words) else [*words, "--name", name]
 
 
 def canonical_json(value: object) -> str:

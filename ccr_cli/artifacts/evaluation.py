@@ -72,12 +72,18 @@ LEAST_QUERIES = 20
 """Fewest queries for which an interval is given."""
 
 
+def few_queries(result: Mapping[str, Any]) -> int | None:
+    """Returns the number of queries of a result if it is below `LEAST_QUERIES`."""
+    queries = (result.get("t2v") or {}).get("queries") or LEAST_QUERIES
+    return queries if queries < LEAST_QUERIES else None
+
+
 def interval(result: Mapping[str, Any], figure: str, direction: str | None = None) -> tuple[float, float] | None:
     """Returns the bootstrap interval of `SumR` or `mAP`, or of a figure of a direction; None if there is none.
 
     Fewer than `LEAST_QUERIES` queries have none, because resamples of equal ranks are all equal.
     """
-    if ((result.get("t2v") or {}).get("queries") or LEAST_QUERIES) < LEAST_QUERIES:
+    if few_queries(result):
         return None
     early = {"SumR": result.get("SumR_interval"), "mAP": result.get("mAP_interval")}  # 0.1.dev
     intervals = result.get("intervals") or early

@@ -62,8 +62,7 @@ def _make(workspace: Workspace, artifact: base.Artifact, *, again: bool) -> None
     name = workspace.relative(artifact.path)
     if again:
         problem = f"{name} is stale still: its command makes another artifact, perhaps as a file has changed"
-        named = [] if any(word.partition("=")[0] == "--name" for word in command) else ["--name", artifact.name]
-        raise ArtifactError(problem, hint=f"under its name: {shlex.join([*command, *named])}")
+        raise ArtifactError(problem, hint=f"under its name: {shlex.join(base.with_name(command, artifact.name))}")
     if not command:
         raise ArtifactError(f"{name} is stale still", hint=artifact.rebuild_hint())
     console.say(f"rebuild {name}: {' '.join(command)}")

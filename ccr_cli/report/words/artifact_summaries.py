@@ -299,14 +299,13 @@ def _warnings(results: Sequence[Result], expected: Sequence[float | None]) -> It
     for result, level in zip(results, expected, strict=True):
         if not is_plain(result) or result.get("corrupt") or (with_targets and result["role"] != "target"):
             continue
-        queries = (result.get("t2v") or {}).get("queries") or FEW_QUERIES
-        if queries < evaluation.LEAST_QUERIES:
+        if few := evaluation.few_queries(result):
             more = "" if result.get("queries") else "; --queries mt measures with machine translations"
-            text = f"{_queries(result)}: {counted(queries, 'query', 'queries')}, too few to measure anything"
+            text = f"{_queries(result)}: {counted(few, 'query', 'queries')}, too few to measure anything"
             yield Line(f"{text}\n  try: more queries{more}", warning=True)
         elif level is not None and chance.is_close(result["SumR"], evaluation.interval(result, "SumR"), level):
             trained = (result.get("ensemble") or [result["run"]])[0]
-            signed = signature_of(result)
+            signed, queries = signature_of(result), (result.get("t2v") or {}).get("queries") or FEW_QUERIES
             items = read_galleries(signed.gallery)[2] if signed else FEW
             steps = [f"more test items than {items}"] if items < FEW else []
             steps += [f"more queries than {queries}"] if queries < FEW_QUERIES else []

@@ -20,7 +20,7 @@ _NAMES = tuple(field.name for field in fields(JudgeConfig))
 def recorded(config: JudgeConfig) -> dict[str, Any]:
     """The options as a request records them: those of the judge only if set, a file or model by its SHA-256.
 
-    What versions without an option did is left out too, so that their runs are found again.
+    An option that earlier versions lack is left out too if it does what they did, so that their runs are found again.
     """
     earlier = {"head": "linear", "prototype": "mean", "drop_below": getattr(type(config), "drop_below", None)}
     given = {name: value for name, value in asdict(config).items() if name not in _NAMES}

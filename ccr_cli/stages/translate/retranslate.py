@@ -175,14 +175,15 @@ def find(inputs: Inputs, data: Dataset, lang: str, only: Path, engine: str) -> R
     def of_data(artifact: base.Artifact) -> bool:
         return made_from(data.artifact)(artifact) and translation.language(artifact) == lang
 
-    judged_ids = judged(filter(of_data, inputs.workspace.artifacts("translation")), rows)
+    translations = list(filter(of_data, inputs.workspace.artifacts("translation")))
+    judged_ids = judged(translations, rows)
 
     def fits(artifact: base.Artifact) -> bool:
         return of_data(artifact) and (artifact in inputs.named or artifact.id in judged_ids)
 
     original = inputs.one("translation", f"of {data.name} into {lang}", fits, hint=f"ccr translate --lang {lang}")
     if "translation" not in rows and original not in inputs.named:
-        for made in filter(of_data, inputs.workspace.artifacts("translation")):
+        for made in translations:
             if made.request.get("only", {}).get("sha256", pairs.sha256) != pairs.sha256:
                 path = inputs.workspace.relative(made.path)
                 warn(f"the changes of {made.name} are left out; to keep them: ccr translate {path} --only {only}")

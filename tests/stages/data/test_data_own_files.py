@@ -368,7 +368,7 @@ def test_a_column_of_machine_translations_is_recorded(
     assert translation.read(again.made).equals(table)
 
 
-def test_an_item_without_a_picture_is_counted_and_gets_one_by_another_import(here: Path) -> None:
+def test_an_item_without_a_picture_is_counted_and_needs_another_import(here: Path) -> None:
     write("own.csv", ("item_id", "image", "caption", "mt_es"), *[(k[0], k, t, f"{t} ES") for k, t in CAPTIONS.items()])
     Path("own.csv").write_text(Path("own.csv").read_text(encoding="utf-8").replace("b.jpg", ""), encoding="utf-8")
     assert "3 of 3 pictures or videos found in" in (done := run("own.csv")).err and "; 1 item without one" in done.err
