@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -153,12 +152,12 @@ class EvaluationResult(Result):
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """The table that the command prints, with all digits; half the intervals are in columns that end in `_sd`."""
-        from ccr_cli.report.tables.table import Table, to_csv
+        """The table that the command prints, as texts, with intervals."""
+        from ccr_cli.report.tables.table import Table
         from ccr_cli.report.words.artifact_summaries import summary
 
         table = next(each for each in summary(self.artifact, as_table=True) if isinstance(each, Table))
-        return pd.read_csv(io.StringIO(to_csv(table)))
+        return pd.DataFrame(table.cells(lambda text, _: text), columns=table.headings())
 
     @cached_property
     def ranks(self) -> pd.DataFrame:

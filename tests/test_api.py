@@ -142,6 +142,7 @@ def test_results_have_paths_ids_and_tables(made: dict[str, Any]) -> None:
     recalls = sum(first[f"{direction}.R@{k}"] for direction in ("t2v", "v2t") for k in (1, 5, 10))
     assert first["SumR"] == pytest.approx(recalls) and first["lang"] == "es" and "lang:es" in first["signature"]
     assert len(evaluation.table) == 2 * len(evaluation.scores)  # a row for each direction
+    assert evaluation.table["R@1"].str.startswith(f"{first['t2v.R@1']:.1f}").iloc[0], "the figures are there"
     assert not any(isinstance(value, dict | list) for value in evaluation.scores.to_numpy().ravel())
     assert {"rank", "query_id"} <= {*evaluation.ranks.columns}
     assert len(diagnosis.pairs) == 48 and diagnosis.summary["pairs"] == 48
