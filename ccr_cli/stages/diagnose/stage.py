@@ -6,6 +6,7 @@ Shape suffixes: N triplets, V visual items, Q queries, K candidates, D embedding
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,7 +173,7 @@ def _diagnose(
         name = names[lang][0] if part.alternative_N is None else part.alternative_N[0]
         part = with_others(part, part.source_ids, [lang] * len(part), others)
         opinion = judging.judge_triplets(judging_by, side, embedded_part, part, **how)
-        frame = _table(part, embedded_part, opinion, method.evidence, search).assign(lang=lang)
+        frame = _table(part, embedded_part, opinion, method.evidence, search, build.folder).assign(lang=lang)
         frame = frame if part.alternative_N is None else frame.assign(alternative=name)
         frames.append(frame.join(_trajectories(trained, part.slot_ids, lang, name)))
     frame = with_verdicts(pd.concat(frames, ignore_index=True), build.request.get("share"))
@@ -188,14 +189,15 @@ def _table(
     opinion: Opinion,
     form: Callable[[Tensor], Tensor],
     search: Search,
+    folder: Path,
 ) -> pd.DataFrame:
     v_VD, t_ND, item_N = embedded.v_VD, embedded.t_ND, embedded.item_N
     similarity = embedded.similarities()
     items_V, every_N = (torch.arange(len(side), device=item_N.device) for side in (v_VD, t_ND))
     item_Q, row_N = torch.unique(item_N, return_inverse=True)  # the pairs of an item share its picture as the query
     query_QD = v_VD if len(item_Q) == len(v_VD) else v_VD[item_Q]
-    own_v2t = _opinions(search(query_QD, t_ND, item_Q, item_N), row_N, similarity["VT"], form)
-    own_t2v = _opinions(search(t_ND, v_VD, item_N, items_V), every_N, similarity["VT"], form)
+    own_v2t = _opinions(search(query_QD, t_ND, item_Q, item_N, folder), row_N, similarity["VT"], form)
+    own_t2v = _opinions(search(t_ND, v_VD, item_N, items_V, folder), every_N, similarity["VT"], form)
     numbers = {
         **{f"sim_{side.lower()}": similarity[side] for side in ("VS", "VT", "ST")},
         **{"evidence_v2t": own_v2t[0], "evidence_t2v": own_t2v[0]},

@@ -20,6 +20,8 @@ from ccr_cli.methods.base import Embedder
 BATCH = 1024
 PICTURES = 128
 """Batch size of items that are pictures, which a network encodes."""
+AT_ONCE = 2**19
+"""Rows that `taken` reads in one pass over a file."""
 
 
 @torch.no_grad()
@@ -53,6 +55,22 @@ def _joined(parts: Iterator[Tensor], count: int, folder: Path | None = None) -> 
         table_ND[at : at + len(part)] = part
         at += len(part)
     return table_ND
+
+
+def taken(x_ND: Tensor, rows_R: Tensor, folder: Path | None = None) -> Tensor:
+    """The given rows, in a file of `folder` like those of `embed_texts`.
+
+    Reads them in ascending order, many at a time: a file larger than the memory is then read some times from front to
+    back; at random, each row would take a read of its own.
+    """
+    if not x_ND.is_cpu or not len(rows_R):
+        return x_ND[rows_R]
+
+    def part(rows_B: Tensor) -> Tensor:
+        ascending_B, from_B = rows_B.sort()
+        return x_ND.new_empty(len(rows_B), x_ND.shape[1]).index_copy_(0, from_B, x_ND[ascending_B])
+
+    return _joined(map(part, torch.split(rows_R, AT_ONCE)), len(rows_R), folder)
 
 
 def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:

@@ -34,7 +34,7 @@ def entries() -> tuple[Tensor, Tensor, Tensor]:
 
 def table(search: rivals.Search, queries: Tensor, gallery: Tensor, item_Q: Tensor, item_G: Tensor) -> Tensor:
     """Similarities (Q, K) to the rivals; every query is there once."""
-    blocks = list(search(queries, gallery, item_Q, item_G))
+    blocks = list(search(queries, gallery, item_Q, item_G, Path()))
     rows = torch.cat([rows_B for rows_B, _ in blocks])
     assert sorted(rows.tolist()) == list(range(len(queries)))
     most = max(near_BK.shape[1] for _, near_BK in blocks)
@@ -82,7 +82,7 @@ def test_belief_and_uncertainty_in_float64(name: str, entries: tuple[Tensor, Ten
     """UML eq. (1), (2) over the pair and its 127 rivals; the pairs of an item share its query."""
     items, texts, item_N = entries
     own_N = (items[item_N] * texts).sum(dim=1).double().numpy()
-    found = rivals.SEARCHES[name](items, texts, torch.arange(ITEMS), item_N)
+    found = rivals.SEARCHES[name](items, texts, torch.arange(ITEMS), item_N, Path())
     value_N, belief_N, uncertainty_N = stage._opinions(found, item_N, own_N, evidence)
     sim_NT = (items.double().numpy() @ texts.double().numpy().T)[item_N]
     sim_NT[item_N[:, None] == item_N[None, :]] = -np.inf
