@@ -20,7 +20,7 @@ from ccr_cli.methods.base import Embedder
 BATCH = 1024
 PICTURES = 128
 """Batch size of items that are pictures, which a network encodes."""
-AT_ONCE = 2**19
+AT_ONCE = 2**18
 """Rows that `taken` reads in one pass over a file."""
 
 

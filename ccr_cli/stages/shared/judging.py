@@ -29,7 +29,7 @@ from ccr_cli.metrics.detection import detection
 from ccr_cli.metrics.lexical import Lexicon
 from ccr_cli.metrics.margin import crowding, margins
 from ccr_cli.metrics.mtscores import sentence_chrf
-from ccr_cli.stages.shared.embedding import embed_texts, embed_visuals
+from ccr_cli.stages.shared.embedding import AT_ONCE, embed_texts, embed_visuals, taken
 from ccr_cli.stages.shared.other_translations import parallel_lexicon, witness_lexicon
 from ccr_cli.stages.shared.sentences import sentence_vectors
 from ccr_cli.stages.shared.triplets import Triplets
@@ -88,17 +88,34 @@ class TripletEmbeddings:
 
     def shuffled(self, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Rows of pairs of triplets of different items, so that nothing in one can match the other."""
-        order = np.random.default_rng(seed).permutation(len(self.item_N))
-        left = np.concatenate([order] * len(_SHIFTS))
-        right = np.concatenate([np.roll(order, shift) for shift in _SHIFTS])
-        items = self.item_N.cpu().numpy()
-        differ = items[left] != items[right]
-        return left[differ], right[differ]
+        order_N, differ_M = self._shuffle(seed)
+        left_M = np.concatenate([order_N] * len(_SHIFTS))
+        right_M = np.concatenate([np.roll(order_N, shift) for shift in _SHIFTS])
+        return left_M[differ_M], right_M[differ_M]
+
+    def _shuffle(self, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """The triplets in a random order, and for each of `_SHIFTS` in turn whether the one before is of another item.
+
+        "Before" is by that shift, in a circle.
+        """
+        order_N = np.random.default_rng(seed).permutation(len(self.item_N))
+        items_N = self.item_N.cpu().numpy()[order_N]
+        return order_N, np.concatenate([items_N != np.roll(items_N, shift) for shift in _SHIFTS])
 
     def null(self, seed: int) -> dict[str, FloatArray]:
-        """The similarities of shuffled triplets."""
-        left, right = (torch.from_numpy(rows).to(self.item_N.device) for rows in self.shuffled(seed))
-        return {name: _cosine(a, b, left, right) for name, (a, b) in self.sides.items()}
+        """The similarities of shuffled triplets, which are read many at a time because vectors may be in files."""
+        order_N, differ_M = self._shuffle(seed)
+        size, most = len(order_N), max(_SHIFTS)
+        sim = {name: np.empty((len(_SHIFTS), size)) for name in SIDES}
+        for first in range(0, size, AT_ONCE):
+            last = min(first + AT_ONCE, size)
+            rows_B = torch.from_numpy(order_N[np.arange(first - most, last) % size]).to(self.item_N.device)
+            vectors = {"V": self[rows_B], "S": taken(self.s_ND, rows_B), "T": taken(self.t_ND, rows_B)}
+            for name in SIDES:
+                a_BD, b_BD = (vectors[end] for end in name)
+                for at, shift in enumerate(_SHIFTS):
+                    sim[name][at, first:last] = _cosine(a_BD[most:], b_BD[most - shift : len(b_BD) - shift])
+        return {name: sim.pop(name).reshape(-1)[differ_M] for name in SIDES}
 
     def crowding(self, seed: int) -> dict[str, tuple[FloatArray, FloatArray]]:
         """How similar the nearest other items are to each end of VS and VT, as in CSLS (Conneau et al., 2018).
@@ -432,14 +449,12 @@ def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
 def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
     """Cosine similarity of all rows, or of the given pairs of rows, in pieces that fit a processor's cache.
 
-    Results go into one vector, because small ones kept between large ones would fragment the memory. Given rows are
-    read in the order of `right_N`, because vectors may be in files.
+    Results go into one vector, because small ones kept between large ones would fragment the memory.
     """
     size = len(a_ND) if left_N is None else len(left_N)
-    sim_N, order_N = np.empty(size), None if right_N is None else right_N.argsort()
+    sim_N = np.empty(size)
     for first in range(0, size, _PIECE):
-        here: Any = slice(first, first + _PIECE)
-        here = here if order_N is None else order_N[here]
+        here = slice(first, first + _PIECE)
         a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
-        sim_N[here if order_N is None else here.cpu().numpy()] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
+        sim_N[here] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
     return sim_N

@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from ccr_cli.judges.base import Belief, Opinion, load_judge
 from ccr_cli.nets.ragged import mean_rows
+from ccr_cli.stages.shared import embedding, judging
 from ccr_cli.stages.shared.judging import (
     TripletEmbeddings,
     TripletReadings,
@@ -98,6 +99,22 @@ def test_crowding_is_the_mean_of_the_nearest_strangers() -> None:
         for i in range(6):
             rows, columns = (np.sort(x[differ[i]])[-2:].mean() for x in (sim[i], sim[:, i]))
             np.testing.assert_allclose([found[name][0][i], found[name][1][i]], [rows, columns], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_similarities_of_strangers(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against float64; vectors are read some rows at a time, in a circle."""
+    monkeypatch.setattr(judging, "AT_ONCE", at_once)
+    monkeypatch.setattr(embedding, "AT_ONCE", at_once)
+    seen, p = embedded()
+    for sides in (seen, seen.with_kin(p)):
+        found, (left, right) = sides.null(7), sides.shuffled(7)
+        v_ND, s_ND, t_ND = (x.double().numpy() for x in (sides[:], sides.s_ND, sides.t_ND))
+        for name, (a_ND, b_ND) in {"VS": (v_ND, s_ND), "VT": (v_ND, t_ND), "ST": (s_ND, t_ND)}.items():
+            np.testing.assert_allclose(found[name], (a_ND[left] * b_ND[right]).sum(axis=1), atol=1e-6)
+    order, items = np.random.default_rng(7).permutation(6), seen.item_N.numpy()
+    pairs = [(i, j) for shift in (1, 2, 3, 5) for i, j in zip(order, np.roll(order, shift), strict=True)]
+    assert list(zip(left, right, strict=True)) == [(i, j) for i, j in pairs if items[i] != items[j]]
 
 
 def test_the_triangle_reads_leads_over_strangers_and_the_texts_as_they_are() -> None:
