@@ -5,7 +5,12 @@ Synthetic items with five captions each, features of 512 dimensions and one reco
 caption's translation replaces each word by another one. Validation and test have 500 items each, at every size, so
 only what grows with the training set grows. `train` is one epoch of `infonce` with 40 % of the translations switched,
 `report` has the run's evaluation and diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its
-largest resident memory, including files that it maps, `own_mib` (Linux) without these.
+largest resident memory, including files that it maps, `own_mib` (Linux), in table and figure, without these.
+
+The results in `results/scale/stages.jsonl` were measured in a control group with a limit:
+
+    mkdir /sys/fs/cgroup/memory/ccr && echo 8000000000 > /sys/fs/cgroup/memory/ccr/memory.limit_in_bytes
+    echo $$ > /sys/fs/cgroup/memory/ccr/cgroup.procs
 
 CPU seconds hardly depend on what else runs on the machine; wall-clock seconds do.
 
@@ -132,15 +137,15 @@ def measure(folder: Path, items: int, stages: list[str], path: Path) -> None:
 
 
 def block(measured: list[dict[str, Any]]) -> str:
-    """The table of the page: CPU ms per item; peak GB, which a line extrapolates to ten times the items."""
+    """The table of the page: CPU ms per item; own memory in GB, which a line extrapolates to ten times the items."""
     found = {(row["stage"], row["items"]): row for row in measured}
     sizes = sorted({items for _, items in found})
     titles = [*(f"{size:,} items" for size in sizes), f"{10 * sizes[-1]:,}: memory"]
     lines = [f"|stage|{'|'.join(titles)}|", "|---" * (len(titles) + 1) + "|"]
     for stage in list(STAGES)[1:]:
         of_stage = [found[stage, size] for size in sizes]
-        cells = [f"{ms_per_item(row):.2f}; {row['peak_mib'] / GB:.1f}" for row in of_stage]
-        (x, y), (last_x, last_y) = ((row["items"], row["peak_mib"] / GB) for row in of_stage[-2:])
+        cells = [f"{ms_per_item(row):.2f}; {row['own_mib'] / GB:.1f}" for row in of_stage]
+        (x, y), (last_x, last_y) = ((row["items"], row["own_mib"] / GB) for row in of_stage[-2:])
         cells.append(f"{last_y + 9 * last_x * (last_y - y) / (last_x - x):.0f}")
         lines.append(f"|`{stage}`|{'|'.join(cells)}|")
     return "\n".join(lines)
@@ -152,7 +157,7 @@ def ms_per_item(row: dict[str, Any]) -> float:
 
 
 def figure(measured: list[dict[str, Any]]) -> str:
-    """CPU time per item and peak memory of each stage by the number of items, all axes logarithmic; as SVG."""
+    """CPU time per item and memory of each stage by the number of items, all axes logarithmic; as SVG."""
     from ccr_cli.report.figures.canvas import drawing, new_figure, to_svg
 
     colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08")
@@ -162,7 +167,7 @@ def figure(measured: list[dict[str, Any]]) -> str:
         axes = drawn.subplots(1, 2)
         panels: tuple[tuple[Callable[[dict[str, Any]], float], str, tuple[float, ...]], ...] = (
             (ms_per_item, "CPU milliseconds per item", (0.05, 0.1, 0.2, 0.5, 1, 2, 5)),
-            (lambda row: row["peak_mib"] / GB, "peak memory (GB)", (0.25, 0.5, 1, 2, 4, 8, 16)),
+            (lambda row: row["own_mib"] / GB, "memory of its own (GB)", (0.25, 0.5, 1, 2, 4, 8, 16)),
         )
         for ax, (value, what, ticks) in zip(axes, panels, strict=True):
             for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):

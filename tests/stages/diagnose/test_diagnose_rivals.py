@@ -17,6 +17,7 @@ from toy import Chain
 from ccr_cli.artifacts import arrays, diagnosis
 from ccr_cli.losses.evidential import evidence
 from ccr_cli.stages.diagnose import rivals, stage
+from ccr_cli.stages.shared import embedding
 
 ITEMS, CAPTIONS, TOPICS = 300, 3, 12
 
@@ -44,7 +45,10 @@ def table(search: rivals.Search, queries: Tensor, gallery: Tensor, item_Q: Tenso
     return near_QK
 
 
-def test_nearby_rivals_are_exact_if_all_are_near(entries: tuple[Tensor, Tensor, Tensor]) -> None:
+def test_nearby_rivals_are_exact_if_all_are_near(
+    entries: tuple[Tensor, Tensor, Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding, "AT_ONCE", 70)
     items, texts, item_N = entries
     for sides in ((texts, items, item_N, torch.arange(ITEMS)), (items, texts, torch.arange(ITEMS), item_N)):
         torch.testing.assert_close(table(rivals.nearby, *sides), table(rivals.exact, *sides), atol=1e-6, rtol=0)
