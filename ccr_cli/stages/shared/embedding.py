@@ -58,10 +58,10 @@ def _joined(parts: Iterator[Tensor], count: int, folder: Path | None = None) -> 
 
 
 def taken(x_ND: Tensor, rows_R: Tensor, folder: Path | None = None) -> Tensor:
-    """The given rows, in a file of `folder` like those of `embed_texts`.
+    """Copies the given rows (R, D), many on a CPU into a file of `folder`.
 
-    Reads them in ascending order, many at a time: a file larger than the memory is then read some times from front to
-    back; at random, each row would take a read of its own.
+    They are read in ascending order, many at a time, so a file larger than the memory is read a few times from front to
+    back. At random, each row would be a read of its own.
     """
     if not x_ND.is_cpu or not len(rows_R):
         return x_ND[rows_R]

@@ -94,9 +94,9 @@ class TripletEmbeddings:
         return left_M[differ_M], right_M[differ_M]
 
     def _shuffle(self, seed: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """The triplets in a random order, and for each of `_SHIFTS` in turn whether the one before is of another item.
+        """A random order of the triplets, and whether each is of another item than its partner (M).
 
-        "Before" is by that shift, in a circle.
+        The partner is some places earlier in the order, which is a circle: each of `_SHIFTS`, one after the other.
         """
         order_N = np.random.default_rng(seed).permutation(len(self.item_N))
         items_N = self.item_N.cpu().numpy()[order_N]
@@ -272,8 +272,8 @@ class TripletReadings:
             found["scores"] = self.file_scores(), np.full(len(left), -np.inf)
         for side in ("ST", "VT") if self.embedded else ():
             a_ND, b_ND = self._embedded.sides[side]
-            rows = (torch.from_numpy(each).to(self._embedded.item_N.device) for each in (left, right))
-            found[f"similarity {side}"] = _cosine(a_ND, b_ND), _cosine(a_ND, b_ND, *rows)
+            left_M, right_M = (torch.from_numpy(each).to(self._embedded.item_N.device) for each in (left, right))
+            found[f"similarity {side}"] = _cosine(a_ND, b_ND), _cosine(a_ND[left_M], b_ND[right_M])
         say(f"fusing: {', '.join(found)}")
         return found
 
@@ -291,7 +291,7 @@ class TripletReadings:
         )
         of_s, of_t = crowding(s_ND, t_ND, item_N, same_T), crowding(t_ND, s_ND, item_N, same_S)
         left, right = self._few_strangers()
-        null = _cosine(s_ND, t_ND, torch.from_numpy(left), torch.from_numpy(right))
+        null = _cosine(s_ND[torch.from_numpy(left)], t_ND[torch.from_numpy(right)])
         return margins(_cosine(s_ND, t_ND), of_s, of_t), margins(null, of_s[left], of_t[right])
 
     def sentence_similarities(self) -> tuple[FloatArray, FloatArray] | None:
@@ -303,7 +303,7 @@ class TripletReadings:
             return None
         s_ND, t_ND = sentence_vectors(self.config.sentence_encoder, self.triplets.source, self.triplets.target)
         left, right = map(torch.from_numpy, self._strangers(_SHUFFLED_TEXTS))
-        return _cosine(s_ND, t_ND), _cosine(s_ND, t_ND, left, right)
+        return _cosine(s_ND, t_ND), _cosine(s_ND[left], t_ND[right])
 
     def file_scores(self) -> FloatArray:
         """Scores (N,) from a file of the source captions in `slot_ids`, NaN where it has none."""
@@ -446,15 +446,13 @@ def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
 
 
-def _cosine(a_ND: Vectors, b_ND: Vectors, left_N: Tensor | None = None, right_N: Tensor | None = None) -> FloatArray:
-    """Cosine similarity of all rows, or of the given pairs of rows, in pieces that fit a processor's cache.
+def _cosine(a_ND: Vectors, b_ND: Vectors) -> FloatArray:
+    """Cosine similarity of each row of both, in pieces that fit a processor's cache.
 
     Results go into one vector, because small ones kept between large ones would fragment the memory.
     """
-    size = len(a_ND) if left_N is None else len(left_N)
-    sim_N = np.empty(size)
-    for first in range(0, size, _PIECE):
+    sim_N = np.empty(len(a_ND))
+    for first in range(0, len(a_ND), _PIECE):
         here = slice(first, first + _PIECE)
-        a_BD, b_BD = (x[here] if rows is None else x[rows[here]] for x, rows in ((a_ND, left_N), (b_ND, right_N)))
-        sim_N[here] = (a_BD * b_BD).sum(dim=1).double().cpu().numpy()
+        sim_N[here] = (a_ND[here] * b_ND[here]).sum(dim=1).double().cpu().numpy()
     return sim_N
