@@ -6,7 +6,7 @@ Shape suffixes: N triplets, V visual items, D embedding, M shuffled pairs, B a b
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,19 @@ _STRANGERS, _NEAREST, _BLOCK, _PIECE = 500, 2, 4096, 512
 _SHUFFLED_TEXTS = 4000
 
 
+class Kin(NamedTuple):
+    """Captions that are believed to show an item."""
+
+    vs_N1: Tensor
+    """Weight of each triplet's source caption."""
+    vt_N1: Tensor
+    """Weight of its translation."""
+    total_VD: Tensor
+    """Weighted sum of each item's captions."""
+    weight_V1: Tensor
+    """Sum of their weights."""
+
+
 @dataclass(frozen=True)
 class TripletEmbeddings:
     """The training triplets as a model sees them, in evaluation mode."""
@@ -48,17 +61,25 @@ class TripletEmbeddings:
     s_ND: Tensor
     t_ND: Tensor
     item_N: Tensor
-    kin_ND: Tensor | None = None
-    """Mean of the other captions of each triplet's item, added to its picture."""
+    kin: Kin | None = None
+    """Captions whose mean is added to the picture of the other triplets of their item."""
 
     def __getitem__(self, rows_B: Tensor | slice) -> Tensor:
         """The visual side of some triplets: their pictures, with the items' other captions if they were added."""
-        own_BD = self.v_VD[self.item_N[rows_B]]
-        return own_BD if self.kin_ND is None else normalize(own_BD + self.kin_ND[rows_B], dim=1)
+        item_B = self.item_N[rows_B]
+        if self.kin is None:
+            return self.v_VD[item_B]
+        own_BD, weight_B1 = self._captions(self.kin, rows_B)
+        others_BD = self.kin.total_VD[item_B] - own_BD
+        return normalize(self.v_VD[item_B] + others_BD / (self.kin.weight_V1[item_B] - weight_B1).clamp(min=1), dim=1)
 
     def __len__(self) -> int:
         """N, the number of triplets."""
         return len(self.item_N)
+
+    def end(self, name: str, rows_B: Tensor) -> Tensor:
+        """One end (B, D) of some triplets: V, S or T."""
+        return self[rows_B] if name == "V" else taken(self.s_ND if name == "S" else self.t_ND, rows_B)
 
     def select(self, rows: npt.NDArray[np.int64]) -> "TripletEmbeddings":
         """Some of the triplets, without added captions."""
@@ -72,10 +93,20 @@ class TripletEmbeddings:
         as the picture's vector; an item with one caption stays as it is.
         """
         vs_N1, vt_N1 = (torch.from_numpy(x).to(self.s_ND)[:, None] for x in (p.VS, p.VT))
-        own_ND, weight_N1 = vs_N1 * self.s_ND + vt_N1 * self.t_ND, vs_N1 + vt_N1
-        total_VD, weight_V1 = (sum_by_item(x, self.item_N, len(self.v_VD)) for x in (own_ND, weight_N1))
-        others_N1 = (weight_V1[self.item_N] - weight_N1).clamp(min=1)
-        return replace(self, kin_ND=(total_VD[self.item_N] - own_ND) / others_N1)
+        kin = Kin(vs_N1, vt_N1, torch.zeros_like(self.v_VD), vs_N1.new_zeros(len(self.v_VD), 1))
+        for first in range(0, len(self), AT_ONCE):
+            here = slice(first, first + AT_ONCE)
+            for total, x in zip((kin.total_VD, kin.weight_V1), self._captions(kin, here), strict=True):
+                total += sum_by_item(x, self.item_N[here], len(total))
+        return replace(self, kin=kin)
+
+    def _captions(self, kin: Kin, rows_B: Tensor | slice) -> tuple[Tensor, Tensor]:
+        """Weighted sum (B, D) of the two captions of some triplets, and the sum of the weights (B, 1)."""
+        s_BD, t_BD = (
+            x_ND[rows_B] if isinstance(rows_B, slice) else taken(x_ND, rows_B) for x_ND in (self.s_ND, self.t_ND)
+        )
+        vs_B1, vt_B1 = kin.vs_N1[rows_B], kin.vt_N1[rows_B]
+        return vs_B1 * s_BD + vt_B1 * t_BD, vs_B1 + vt_B1
 
     @property
     def sides(self) -> dict[str, tuple["Vectors", "Vectors"]]:
@@ -110,7 +141,7 @@ class TripletEmbeddings:
         for first in range(0, size, AT_ONCE):
             last = min(first + AT_ONCE, size)
             rows_B = torch.from_numpy(order_N[np.arange(first - most, last) % size]).to(self.item_N.device)
-            vectors = {"V": self[rows_B], "S": taken(self.s_ND, rows_B), "T": taken(self.t_ND, rows_B)}
+            vectors = {end: self.end(end, rows_B) for end in "VST"}
             for name in SIDES:
                 a_BD, b_BD = (vectors[end] for end in name)
                 for at, shift in enumerate(_SHIFTS):
@@ -339,12 +370,15 @@ class TripletReadings:
         A rest of less than a quarter of a batch joins the last one: alone it would have next to no rivals.
         """
         embedded, size = self._embedded, self.batch_size
-        order = np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded.item_N))
-        cuts = range(size, len(order) - max(2, size // 4) + 1, size)
-        for rows in torch.tensor_split(torch.from_numpy(order).to(embedded.item_N.device), [*cuts]):
-            items = embedded.item_N[rows]
-            ends = {"V": embedded.v_VD[items], "S": embedded.s_ND[rows], "T": embedded.t_ND[rows]}
-            yield rows.cpu().numpy(), ends[side[0]], ends[side[1]], negatives_BB(items, items)
+        order_N = torch.from_numpy(np.random.default_rng(derive(self.seed, "judge")).permutation(len(embedded)))
+        cuts = range(size, len(order_N) - max(2, size // 4) + 1, size)
+        batches, together = torch.tensor_split(order_N.to(embedded.item_N.device), [*cuts]), max(1, AT_ONCE // size)
+        for first in range(0, len(batches), together):  # vectors may be in files
+            part = batches[first : first + together]
+            ends = (torch.split(embedded.end(name, torch.cat(part)), [*map(len, part)]) for name in side)
+            for rows, one_BD, two_BD in zip(part, *ends, strict=True):
+                items = embedded.item_N[rows]
+                yield rows.cpu().numpy(), one_BD, two_BD, negatives_BB(items, items)
 
 
 def judge_triplets(

@@ -33,17 +33,21 @@ def embedded() -> tuple[TripletEmbeddings, Belief[npt.NDArray[np.float64]]]:
     return TripletEmbeddings(v_VD, s_ND, t_ND, torch.tensor([0, 0, 0, 1, 1, 2])), Belief(*p)
 
 
-def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed() -> None:
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", at_once)
     seen, p = embedded()
-    kin_ND = seen.with_kin(p).kin_ND
-    assert kin_ND is not None
+    with_kin = seen.with_kin(p)
     for i in range(6):
         total, weight = np.zeros(5), 0.0
         for j in range(6):
             if j != i and seen.item_N[i] == seen.item_N[j]:
                 total += p.VS[j] * seen.s_ND[j].double().numpy() + p.VT[j] * seen.t_ND[j].double().numpy()
                 weight += p.VS[j] + p.VT[j]
-        np.testing.assert_allclose(kin_ND[i].numpy(), total / max(weight, 1.0), rtol=1e-5, atol=1e-6)
+        sum_D = seen.v_VD[seen.item_N[i]].double().numpy() + total / max(weight, 1.0)
+        np.testing.assert_allclose(with_kin[:][i], sum_D / np.linalg.norm(sum_D), rtol=1e-5, atol=1e-6)
 
 
 def test_captions_come_in_any_order_and_some_items_have_none() -> None:
@@ -184,3 +188,16 @@ def test_batches_with_a_usual_rest_are_as_long_as_they_were() -> None:
     seen = TripletEmbeddings(one_ND, one_ND, one_ND, torch.arange(300))
     readings = TripletReadings(SimpleNamespace(), 0, seen, 128, lambda sim_BB: sim_BB)  # type: ignore[arg-type]
     assert [len(rows_B) for rows_B, *_ in readings.ends("VT")] == [128, 128, 44]
+
+
+@pytest.mark.parametrize("at_once", [1, 8, 100])
+def test_batches_have_the_vectors_of_their_rows(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "AT_ONCE", at_once)
+    seen, _ = embedded()
+    readings = TripletReadings(SimpleNamespace(), 0, seen, 2, lambda sim_BB: sim_BB)  # type: ignore[arg-type]
+    for side, one_ND, two_ND in (("VT", seen.v_VD[seen.item_N], seen.t_ND), ("ST", seen.s_ND, seen.t_ND)):
+        batches = list(readings.ends(side))
+        assert sorted(np.concatenate([rows for rows, *_ in batches])) == list(range(6))
+        for rows, one_BD, two_BD, mask_BB in batches:
+            assert torch.equal(one_BD, one_ND[rows]) and torch.equal(two_BD, two_ND[rows])
+            assert mask_BB.shape == (len(rows), len(rows))
