@@ -44,7 +44,7 @@ from ccr_cli.report.tables import differences as reported
 ITEMS = 40
 
 
-def row(cell: Cell, level: float, when: str = "2026-01-01", **judge: float) -> dict[str, Any]:
+def row(cell: Cell, level: float, when: str = "2026-12-01", **judge: float) -> dict[str, Any]:
     """A row of a cell whose items are all found equally well: SumR is 100 * level."""
     found = {"t2v": f"{round(level / 2):x}" * ITEMS, "v2t": f"{round(level / 2):x}" * ITEMS, "queries": 1}
     return {
@@ -112,7 +112,7 @@ def test_rows_belong_to_cells_whose_options_they_share() -> None:
     other_side = {"config": {**kept["config"], "judge_side": "both"}}
     assert grid.fulfils(kept | other_side, cell), "triangle takes no side"
     assert not grid.fulfils(kept | other_side, replace(cell, options=(("judge", "two-group"),)))
-    rows = [row(cell, 4, "2026-01-02"), row(cell, 2, "2026-01-01")]
+    rows = [row(cell, 4, "2026-12-02"), row(cell, 2, "2026-12-01")]
     assert grid.find(rows, cell) is rows[0], "the latest counts"
     assert grid.find(rows, replace(cell, noise=0.2)) is None
 

@@ -102,7 +102,7 @@ def draw(results: Results) -> str:
             axes.set_xticks([100 * r for r in RATIOS])
             axes.set_xlim(-1.5, 100 * RATIOS[-1] + 1.5)
             axes.xaxis.set_major_formatter(PercentFormatter(decimals=0))
-            axes.set_xlabel("training captions with a wrong translation")
+            axes.set_xlabel("share of the training captions")
             axes.grid(axis="x", visible=False)
         left = figure.axes[0]
         left.set_ylabel("SumR, human Chinese queries (not from 0)")
