@@ -236,7 +236,7 @@ def test_the_main_table() -> None:
     assert names.index("**two models**") < names.index("`trine`") < names.index("`infonce` (S-T, two models)")
     assert "0.9000 ± 0.0000" in tables.detection_block(results)
     assert "|`trine`|2|1,000|2,820|60|1.0|3, 3, 3|3, 3, 3|" in tables.cost_block(results)
-    older = tables.Results([each | {"when": "2026-01-01"} for each in results.rows])
+    older = tables.Results([{**each, "when": "2026-01-01"} for each in results.rows])
     assert "`trine`" not in tables.cost_block(older), "of slower steps"
     whole = tables.Results([row(cell, 6) for cell in grid.main_part(["trine"])])
     assert [p[:2] for p in figure.points(whole)["pair"]["trine"]] == [(r, 600.0) for r in (0.0, 0.2, 0.4, 0.6)]
