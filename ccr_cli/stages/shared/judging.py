@@ -77,9 +77,12 @@ class TripletEmbeddings:
         """N, the number of triplets."""
         return len(self.item_N)
 
-    def end(self, name: str, rows_B: Tensor) -> Tensor:
+    def end(self, name: str, rows_B: Tensor | slice) -> Tensor:
         """One end (B, D) of some triplets: V, S or T."""
-        return self[rows_B] if name == "V" else taken(self.s_ND if name == "S" else self.t_ND, rows_B)
+        if name == "V":
+            return self[rows_B]
+        x_ND = self.s_ND if name == "S" else self.t_ND
+        return x_ND[rows_B] if isinstance(rows_B, slice) else taken(x_ND, rows_B)
 
     def select(self, rows: npt.NDArray[np.int64]) -> "TripletEmbeddings":
         """Some of the triplets, without added captions."""
@@ -102,11 +105,8 @@ class TripletEmbeddings:
 
     def _captions(self, kin: Kin, rows_B: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Weighted sum (B, D) of the two captions of some triplets, and the sum of the weights (B, 1)."""
-        s_BD, t_BD = (
-            x_ND[rows_B] if isinstance(rows_B, slice) else taken(x_ND, rows_B) for x_ND in (self.s_ND, self.t_ND)
-        )
         vs_B1, vt_B1 = kin.vs_N1[rows_B], kin.vt_N1[rows_B]
-        return vs_B1 * s_BD + vt_B1 * t_BD, vs_B1 + vt_B1
+        return vs_B1 * self.end("S", rows_B) + vt_B1 * self.end("T", rows_B), vs_B1 + vt_B1
 
     @property
     def sides(self) -> dict[str, tuple["Vectors", "Vectors"]]:
