@@ -37,15 +37,24 @@ def mapped(path: Path) -> npt.NDArray[Any]:
         raise ArtifactError(f"{path} is damaged or not a .npy file: {str(error)[:200]}") from None
 
 
-def empty(shape: Sequence[int], folder: Path) -> npt.NDArray[np.float32]:
+def empty(shape: Sequence[int], folder: Path, dtype: npt.DTypeLike = np.float32) -> npt.NDArray[Any]:
     """Returns a new array whose values are not set.
 
     A large array is mapped from an unnamed file in the folder, so that the system can reclaim its memory; the file
     disappears with the process, however that ends. If the folder is full or read-only, the array is in memory.
     """
-    size = math.prod(shape) * np.dtype(np.float32).itemsize
+    size = math.prod(shape) * np.dtype(dtype).itemsize
     if size >= LARGE:
         with suppress(OSError, AttributeError), tempfile.TemporaryFile(dir=folder) as file:  # macOS lacks the function
             os.posix_fallocate(file.fileno(), 0, size)  # else writing on a full disk would kill the process
-            return np.memmap(file, np.float32, "r+", shape=tuple(shape))
-    return np.empty(shape, np.float32)
+            return np.memmap(file, dtype, "r+", shape=tuple(shape))
+    return np.empty(shape, dtype)
+
+
+def moved(array: npt.NDArray[Any], folder: Path) -> npt.NDArray[Any]:
+    """Returns the array itself, or a copy of a large one in an unnamed file of the folder, as `empty` makes it."""
+    if array.nbytes < LARGE:
+        return array
+    copy = empty(array.shape, folder, array.dtype)
+    copy[...] = array
+    return copy

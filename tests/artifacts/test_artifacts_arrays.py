@@ -34,3 +34,11 @@ def test_a_full_disk_is_noticed_before_anything_is_written(tmp_path: Path, monke
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     made[:] = 0.5
     assert not isinstance(made, np.memmap) and made.sum() == 1 << 13
+
+
+def test_only_a_large_array_is_moved_to_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(6, dtype=np.int32)
+    assert arrays.moved(array, tmp_path) is array
+    monkeypatch.setattr(arrays, "LARGE", 24)
+    moved = arrays.moved(array, tmp_path)
+    assert isinstance(moved, np.memmap) and moved.dtype == np.int32 and moved.tolist() == array.tolist()

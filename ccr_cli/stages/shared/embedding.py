@@ -38,23 +38,34 @@ def embed_texts(
 
 
 @torch.no_grad()
-def embed_visuals(method: Embedder, visual: Frames, device: torch.device, some_V: Tensor | None = None) -> Tensor:
-    """Embeds all or some visual items in float32 (V, D), on the device."""
+def embed_visuals(
+    method: Embedder,
+    visual: Frames,
+    device: torch.device,
+    some_V: Tensor | None = None,
+    folder: Path | None = None,
+) -> Tensor:
+    """Embeds all or some visual items in float32 (V, D), on the device; many on a CPU in a file of `folder`."""
     rows = torch.arange(len(visual)) if some_V is None else some_V
     parts = torch.split(rows.to(visual.offsets_V1.device), BATCH if visual.rows_ND.ndim == 2 else PICTURES)
-    return _joined((method.embed_visual(visual.select(part).to(device)).float() for part in parts), len(rows))
+    vectors = (method.embed_visual(visual.select(part).to(device)).float() for part in parts)
+    return _joined(vectors, len(rows), folder)
 
 
-def _joined(parts: Iterator[Tensor], count: int, folder: Path | None = None) -> Tensor:
+def _joined(parts: Iterator[Tensor], count: int, folder: Path | None) -> Tensor:
     """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice."""
     first, at = next(parts), 0
-    shape = (count, *first.shape[1:])
-    on_host = first.device.type == "cpu"
-    table_ND = torch.from_numpy(arrays.empty(shape, folder)) if folder and on_host else first.new_empty(shape)
+    table_ND = empty_like(first, count, folder)
     for part in chain([first], parts):
         table_ND[at : at + len(part)] = part
         at += len(part)
     return table_ND
+
+
+def empty_like(x_ND: Tensor, count: int, folder: Path | None) -> Tensor:
+    """A table of `count` such rows whose values are not set; a large one on a CPU is in a file of `folder`."""
+    shape = (count, *x_ND.shape[1:])
+    return torch.from_numpy(arrays.empty(shape, folder)) if folder and x_ND.is_cpu else x_ND.new_empty(shape)
 
 
 def taken(x_ND: Tensor, rows_R: Tensor, folder: Path | None = None) -> Tensor:
@@ -65,12 +76,12 @@ def taken(x_ND: Tensor, rows_R: Tensor, folder: Path | None = None) -> Tensor:
     """
     if not x_ND.is_cpu or not len(rows_R):
         return x_ND[rows_R]
-
-    def part(rows_B: Tensor) -> Tensor:
-        ascending_B, from_B = rows_B.sort()
-        return x_ND.new_empty(len(rows_B), x_ND.shape[1]).index_copy_(0, from_B, x_ND[ascending_B])
-
-    return _joined(map(part, torch.split(rows_R, AT_ONCE)), len(rows_R), folder)
+    table_RD = empty_like(x_ND, len(rows_R), folder)
+    for first in range(0, len(rows_R), AT_ONCE):
+        ascending_B, from_B = rows_R[first : first + AT_ONCE].sort()
+        for some, to in zip(torch.split(ascending_B, BATCH), torch.split(from_B + first, BATCH), strict=True):
+            table_RD[to] = x_ND[some]
+    return table_RD
 
 
 def encode_and_embed(method: Embedder, tokenizer: Tokenizer, texts: Sequence[str], device: torch.device) -> Tensor:

@@ -70,8 +70,13 @@ class TripletEmbeddings:
         if self.kin is None:
             return self.v_VD[item_B]
         own_BD, weight_B1 = self._captions(self.kin, rows_B)
-        others_BD = self.kin.total_VD[item_B] - own_BD
-        return normalize(self.v_VD[item_B] + others_BD / (self.kin.weight_V1[item_B] - weight_B1).clamp(min=1), dim=1)
+        out_BD = torch.empty_like(own_BD)
+        for first in range(0, len(out_BD), _BLOCK):
+            here = slice(first, first + _BLOCK)
+            others_BD = self.kin.total_VD[item_B[here]] - own_BD[here]
+            weight = (self.kin.weight_V1[item_B[here]] - weight_B1[here]).clamp(min=1)
+            out_BD[here] = normalize(self.v_VD[item_B[here]] + others_BD / weight, dim=1)
+        return out_BD
 
     def __len__(self) -> int:
         """N, the number of triplets."""
@@ -99,14 +104,17 @@ class TripletEmbeddings:
         kin = Kin(vs_N1, vt_N1, torch.zeros_like(self.v_VD), vs_N1.new_zeros(len(self.v_VD), 1))
         for first in range(0, len(self), AT_ONCE):
             here = slice(first, first + AT_ONCE)
+            items_U, of_B = torch.unique(self.item_N[here], return_inverse=True)
             for total, x in zip((kin.total_VD, kin.weight_V1), self._captions(kin, here), strict=True):
-                total += sum_by_item(x, self.item_N[here], len(total))
+                total[items_U] += sum_by_item(x, of_B, len(items_U))
         return replace(self, kin=kin)
 
     def _captions(self, kin: Kin, rows_B: Tensor | slice) -> tuple[Tensor, Tensor]:
         """Weighted sum (B, D) of the two captions of some triplets, and the sum of the weights (B, 1)."""
         vs_B1, vt_B1 = kin.vs_N1[rows_B], kin.vt_N1[rows_B]
-        return vs_B1 * self.end("S", rows_B) + vt_B1 * self.end("T", rows_B), vs_B1 + vt_B1
+        sum_BD = vs_B1 * self.end("S", rows_B)
+        sum_BD += vt_B1 * self.end("T", rows_B)
+        return sum_BD, vs_B1 + vt_B1
 
     @property
     def sides(self) -> dict[str, tuple["Vectors", "Vectors"]]:
@@ -141,12 +149,21 @@ class TripletEmbeddings:
         for first in range(0, size, AT_ONCE):
             last = min(first + AT_ONCE, size)
             rows_B = torch.from_numpy(order_N[np.arange(first - most, last) % size]).to(self.item_N.device)
-            vectors = {end: self.end(end, rows_B) for end in "VST"}
-            for name in SIDES:
-                a_BD, b_BD = (vectors[end] for end in name)
-                for at, shift in enumerate(_SHIFTS):
-                    sim[name][at, first:last] = _cosine(a_BD[most:], b_BD[most - shift : len(b_BD) - shift])
+            for name, sim_KB in self._shifted(rows_B).items():
+                sim[name][:, first:last] = sim_KB
         return {name: sim.pop(name).reshape(-1)[differ_M] for name in SIDES}
+
+    def _shifted(self, rows_B: Tensor) -> dict[str, FloatArray]:
+        """Similarities of each side between triplets in an order and those `_SHIFTS` places before them.
+
+        The first ones of the order, which have no such partners, are left out.
+        """
+        vectors, most = {end: self.end(end, rows_B) for end in "VST"}, max(_SHIFTS)
+        partner = [slice(most - shift, len(rows_B) - shift) for shift in _SHIFTS]
+        return {
+            name: np.stack([_cosine(vectors[name[0]][most:], vectors[name[1]][here]) for here in partner])
+            for name in SIDES
+        }
 
     def crowding(self, seed: int) -> dict[str, tuple[FloatArray, FloatArray]]:
         """How similar the nearest other items are to each end of VS and VT, as in CSLS (Conneau et al., 2018).
@@ -173,9 +190,9 @@ class TripletEmbeddings:
         """Similarity minus crowding of given (N, 3) and shuffled triplets (M, 3), for the judge `triangle`."""
         given, null, (left, right) = self.similarities(), self.null(seed), self.shuffled(seed)
         for name, (a_N, b_N) in self.crowding(seed).items():
-            given[name] = given[name] - (a_N + b_N) / 2
-            null[name] = null[name] - (a_N[left] + b_N[right]) / 2
-        return np.stack(list(given.values()), axis=1), np.stack(list(null.values()), axis=1)
+            given[name] -= (a_N + b_N) / 2
+            null[name] -= (a_N[left] + b_N[right]) / 2
+        return _columns(given), _columns(null)
 
 
 Vectors = Tensor | TripletEmbeddings
@@ -187,7 +204,7 @@ def embed_triplets(
 ) -> TripletEmbeddings:
     """Embeds all training triplets; large tables of text vectors are kept in files of `folder`, if given."""
     return TripletEmbeddings(
-        embed_visuals(method, triplets.visual, device),
+        embed_visuals(method, triplets.visual, device, folder=folder),
         embed_texts(method, tokenizer.encode(triplets.source), device, folder=folder),
         embed_texts(method, tokenizer.encode(triplets.target), device, folder=folder),
         triplets.item_N.to(device),
@@ -478,6 +495,14 @@ def sum_by_item(x_ND: Tensor, item_N: Tensor, items: int) -> Tensor:
     offsets_V1 = torch.zeros(items + 1, dtype=torch.int64, device=item_N.device)
     torch.cumsum(item_N.bincount(minlength=items), 0, out=offsets_V1[1:])
     return embedding_bag(item_N.argsort(stable=True), x_ND, offsets_V1, mode="sum", include_last_offset=True)
+
+
+def _columns(scores: dict[str, FloatArray]) -> FloatArray:
+    """Moves the scores of each side into a column of one array (N, 3), so that they are never all in memory twice."""
+    scores_N3 = np.empty((len(scores[SIDES[0]]), len(SIDES)))
+    for column, name in enumerate(SIDES):
+        scores_N3[:, column] = scores.pop(name)
+    return scores_N3
 
 
 def _cosine(a_ND: Vectors, b_ND: Vectors) -> FloatArray:

@@ -71,7 +71,7 @@ class Trainer:
     ) -> None:
         self.build, self.options, self.ranks = build, options, ranks
         self.device, self.seed = choose_device(options.device), options.seed
-        self.data = TrainingData(sources, config, options, teacher)
+        self.data = TrainingData(sources, config, options, teacher, build.folder)
         self.config, self.triplets = self.data.config, self.data.triplets
         least = 0.0 if self.data.judge.knows_truth else LEAST
         self.state = Progress(p=self.data.first_belief.tensors(self.device, least))
@@ -249,10 +249,10 @@ class Trainer:
             self._keep(epoch)
         return figures
 
-    def _visuals(self, visual: Frames, model: Embedder | None = None) -> Tensor:
-        """Embeds items (V, D), divided among the processes."""
+    def _visuals(self, visual: Frames, model: Embedder | None = None, folder: Path | None = None) -> Tensor:
+        """Embeds items (V, D), divided among the processes; `folder` as for `embed_visuals`."""
         model = model or self.method
-        return self.ranks.embed(lambda rows: embed_visuals(model, visual, self.device, rows), len(visual))
+        return self.ranks.embed(lambda rows: embed_visuals(model, visual, self.device, rows, folder), len(visual))
 
     def _texts(
         self,
@@ -339,7 +339,7 @@ class Trainer:
     def _embed_triplets(self, model: Embedder) -> judging.TripletEmbeddings:
         """Embeds the training triplets with the method, or with one of its models."""
         return judging.TripletEmbeddings(
-            self._visuals(self.engine.visual, model),
+            self._visuals(self.engine.visual, model, self.build.folder),
             self._texts(self.data.source, model=model, folder=self.build.folder),
             self._texts(self.data.target, model=model, folder=self.build.folder),
             self.triplets.item_N.to(self.device),

@@ -3,7 +3,9 @@
 Shape suffixes: N triplets, V visual items.
 """
 
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ccr_cli.artifacts import dataset, noise, translation
+from ccr_cli.artifacts import arrays, dataset, noise, translation
 from ccr_cli.console import counted, say, warn
 from ccr_cli.data.seeds import derive
-from ccr_cli.data.tokens import HFTokenizer
+from ccr_cli.data.tokens import HFTokenizer, Tokens
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.judges.base import Belief, FloatArray, load_judge
 from ccr_cli.methods.base import Method
@@ -42,13 +44,22 @@ FEW = 10
 class TrainingData:
     """Everything that training reads from its artifacts, by the options of the method and of `ccr train`.
 
+    Large tables of tokens are kept in files of `folder`, if given.
+
     Raises:
         ArtifactError: If an input of the method is missing.
         UsageError: If there are more categories than `classes`, vectors of texts and pictures differ in dimension,
             corrections lack back-translations that are read, or weights of a list and a judge conflict.
     """
 
-    def __init__(self, sources: Sources, config: Any, options: TrainingOptions, teacher: Teacher | None = None) -> None:
+    def __init__(
+        self,
+        sources: Sources,
+        config: Any,
+        options: TrainingOptions,
+        teacher: Teacher | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self._read(sources, config, options)  # a method of its own, to free its tables
         self.teacher: tuple[Method | None, Tensor] | None = None
         """The teacher's method (None for a sentence encoder) and its vectors of the source captions (N, D)."""
@@ -57,12 +68,12 @@ class TrainingData:
         torch.manual_seed(derive(options.seed, "init"))  # the text encoder and the method's layers draw their weights
         self.tokenizer, self.text_encoder = make_text_side(config, partial(dataset.read, sources.data), self.vectors)
         say("tokenising", level=1)
-        self.source = self.tokenizer.encode(self.triplets.source)
+        self.source = self._tokens(self.triplets.source, folder)
         if isinstance(self.tokenizer, HFTokenizer) and (unknown := self.tokenizer.unknown(self.source)) > UNKNOWN:
             warn(f"{unknown:.0%} of the captions' tokens are unknown to the tokenizer of {config.text_encoder}")
-        self.target = self.tokenizer.encode(self.triplets.target) if sources.translated else self.source
+        self.target = self._tokens(self.triplets.target, folder) if sources.translated else self.source
         """`source` itself if nothing was translated."""
-        self.back = self.tokenizer.encode(self.triplets.back or []) if "back" in self.needs else None
+        self.back = self._tokens(self.triplets.back or [], folder) if "back" in self.needs else None
         self.label_V: Tensor | None = None
         """Category of each training item, numbered from 0, for a method that learns them."""
         if "labels" in self.needs and self.triplets.label_V is not None:
@@ -77,6 +88,13 @@ class TrainingData:
         self.drawn = options.langs == "draw"
         """Whether each epoch has every caption in one language only."""
         self.seed, self.mix = options.seed, options.translation_mix
+
+    def _tokens(self, texts: list[str], folder: Path | None) -> Tokens:
+        table = self.tokenizer.encode(texts)
+        if folder is None:
+            return table
+        ids_N, starts_N = (torch.from_numpy(arrays.moved(x.numpy(), folder)) for x in (table.ids_N, table.starts_N))
+        return replace(table, ids_N=ids_N, starts_N=starts_N)
 
     def _read(self, sources: Sources, config: Any, options: TrainingOptions) -> None:
         """Reads the triplets and the validation queries."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch.nn.functional import normalize
 
+from ccr_cli.artifacts import arrays
 from ccr_cli.judges.base import Belief, Opinion, load_judge
 from ccr_cli.nets.ragged import mean_rows
 from ccr_cli.stages.shared import embedding, judging
@@ -48,6 +50,15 @@ def test_kin_is_the_mean_of_the_other_captions_as_far_as_they_are_believed(
                 weight += p.VS[j] + p.VT[j]
         sum_D = seen.v_VD[seen.item_N[i]].double().numpy() + total / max(weight, 1.0)
         np.testing.assert_allclose(with_kin[:][i], sum_D / np.linalg.norm(sum_D), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("at_once", [1, 4, 100])
+def test_rows_are_taken_in_the_given_order(at_once: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding, "AT_ONCE", at_once)
+    monkeypatch.setattr(embedding, "BATCH", 3)
+    monkeypatch.setattr(arrays, "LARGE", 0)
+    table_ND, rows = torch.arange(20.0).view(10, 2), torch.tensor([7, 1, 1, 9, 0, 4, 3, 7])
+    assert torch.equal(embedding.taken(table_ND, rows, tmp_path), table_ND[rows])
 
 
 def test_captions_come_in_any_order_and_some_items_have_none() -> None:

@@ -13,7 +13,7 @@ import toy
 from torch.nn.functional import normalize
 
 from ccr_cli import registry
-from ccr_cli.artifacts import dataset, noise
+from ccr_cli.artifacts import arrays, dataset, noise
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.judges.base import load_judge
 from ccr_cli.methods import infonce
@@ -39,13 +39,13 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def material(root: Path, langs: str = "all", **settings: Any) -> TrainingData:
+def material(root: Path, langs: str = "all", folder: Path | None = None, **settings: Any) -> TrainingData:
     """What the run on both languages is trained on."""
     inputs, options = Inputs(Workspace(root)), TrainingOptions(method="infonce", langs=langs, noise=0.4)
     sources = find_sources(inputs, "es+fr", "infonce")
     sources = with_noise(inputs, sources, options)
     config = infonce.Config(batch_size=16, buckets=512, dim=32, dropout=0.0, text_dropout=0.0, **settings)
-    return TrainingData(sources, config, options)
+    return TrainingData(sources, config, options, folder=folder)
 
 
 def belief(found: TrainingData) -> Belief[torch.Tensor]:
@@ -67,6 +67,19 @@ def test_an_epoch_of_a_draw_has_each_caption_once(root: Path) -> None:
     assert len(set.union(*seen)) > 80 and len({frozenset(rows) for rows in seen}) == 4
     every = whole.order(torch.Generator().manual_seed(1), 1, belief(whole))
     assert sorted(every.tolist()) == list(range(96))
+
+
+def test_large_tables_of_tokens_are_in_files_without_a_name(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = material(root)
+    monkeypatch.setattr(arrays, "LARGE", 0)
+    found = material(root, folder=tmp_path)
+    rows = torch.tensor([5, 0, 95])
+    for one, other in ((found.source, usual.source), (found.target, usual.target)):
+        assert torch.equal(one.select(rows).ids_N, other.select(rows).ids_N)
+        assert torch.equal(one.starts_N, other.starts_N) and torch.equal(one.offsets_B1, other.offsets_B1)
+    assert not list(tmp_path.iterdir()) and str(tmp_path) in Path("/proc/self/maps").read_text()
 
 
 def test_one_mismatch_moves_the_same_captions_in_each_language(root: Path) -> None:
