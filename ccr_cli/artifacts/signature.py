@@ -15,6 +15,8 @@ from urllib.parse import unquote
 from ccr_cli.registry import SOURCE
 
 NONE = "none"
+USUAL_NOISE = "caption-translation"
+"""The kind of noise of which nothing is said but its ratio."""
 FULL, LABELLED, ZERO_SHOT = "full", "labelled", "zero-shot"
 COMMON_PROTOCOLS = (FULL, LABELLED)
 """Protocols that every data set has; a data set's manifest may define others."""

@@ -23,7 +23,7 @@ import pandas as pd
 from ccr_cli import registry
 from ccr_cli.data.seeds import derive
 from ccr_cli.data.tokens import NgramTokenizer
-from ccr_cli.errors import CcrError, UsageError, no_share
+from ccr_cli.errors import CcrError, UsageError, did_you_mean, no_share
 
 TARGETS = ("translation", "pair", "any")
 _APART = 8
@@ -165,7 +165,9 @@ def _targets(style: str) -> tuple[str, ...]:
 def target_of(style: str, target: str | None) -> str:
     """Returns the target, by default the style's first; UsageError if either is unknown or they do not fit together."""
     if style not in STYLES and style not in (others := registry.names("noise")):
-        raise UsageError(f"unknown noise style {style!r}", hint=f"--noise-style {' or '.join([*STYLES, *others])}")
+        styles = [*STYLES, *others]
+        hint = f"{did_you_mean(style, styles)}--noise-style {' or '.join(styles)}"
+        raise UsageError(f"unknown noise style {style!r}", hint)
     if target is not None and target not in TARGETS:
         raise UsageError(f"unknown noise target {target!r}", hint=f"--noise-target {' or '.join(TARGETS)}")
     known = TARGETS_OF[style] if style in STYLES else _targets(style)

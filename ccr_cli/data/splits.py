@@ -34,7 +34,7 @@ def refuse_unknown(split: str, *others: str) -> None:
         raise UsageError(f"unknown split {split!r}", hint=f"splits: {', '.join((*others, *SPLITS))}")
 
 
-def refuse_empty(items: pd.DataFrame, split: str, data: str) -> None:
-    """Refuses a split without items."""
+def refuse_empty(items: pd.DataFrame, split: str, data: str, hint: str | None = None) -> None:
+    """Refuses a split without items; `hint` says what to type instead."""
     if items.empty:
-        raise ArtifactError(f"{data} has no {split} items")
+        raise ArtifactError(f"{data} has no {split} items", hint)

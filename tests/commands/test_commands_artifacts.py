@@ -400,6 +400,11 @@ def test_a_dry_run_builds_nothing(chain: Chain, tmp_path: Path) -> None:
         (("extract", *toy.ENCODER, "--set", "image_size=64"), "features/toy/efficientnet-lite0-", "to do"),
         (("train", "--noise", "0.4"), "runs/toy-es-uml-noise0.4-seed0", "to do"),
         (("train", "--noise", "0.3"), "runs/toy-es-uml-noise0.3-seed0", "to do"),
+        (
+            ("train", "--noise", "0.3", "--noise-style", "near"),
+            "runs/toy-es-uml-noise0.3-near-translation-seed0",
+            "to do",
+        ),
         (("evaluate", run), "evaluations/", "done"),
         (("evaluate", run, "--split", "val"), "evaluations/", "to do"),
         (("diagnose", run, "--judge", "gmm"), "diagnoses/", "to do"),

@@ -119,7 +119,7 @@ class View:
         kind = len(signature.KINDS) if self.few_queries else signature.KINDS.index(self.queries)
         other = (self.zero_shot, self.fusion != "none", self.role != "target", foreign, kind, self.split != "test")
         repaired = all(Label.parse(label).is_repaired for label in self.frame["label"])
-        return (*other, repaired, -len(self.frame), self.noise_kind != "caption-translation", self.title)
+        return (*other, repaired, -len(self.frame), self.noise_kind != signature.USUAL_NOISE, self.title)
 
 
 @dataclass(frozen=True)
@@ -343,7 +343,7 @@ def _title(row: "pd.Series[Any]", kind: str) -> str:
     rules = signed.rules.rules if signed else signature.FULL
     if rules not in (signature.FULL, signature.LABELLED):
         parts.append(f"protocol {rules}")
-    if kind not in ("none", "caption-translation"):
+    if kind not in (signature.NONE, signature.USUAL_NOISE):
         parts.append(signature_words.noise(kind))
     return ", ".join(parts)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
+from ccr_cli.artifacts.signature import NONE, USUAL_NOISE
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.retrieval import BEST_NOTE, METHOD, NOISE, NUMBER, SPREAD_NOTE, means
@@ -16,7 +17,6 @@ from ccr_cli.report.words.numbers import percent
 DETECTION = ("recall", "false_alarms", "precision", "f1", "auroc", "average_precision")
 FIGURES = (*DETECTION, "ece", "share_noisy", "uncertainty.clean", "uncertainty.noisy")
 """Columns of a diagnoses frame that hold a figure."""
-_USUAL_NOISE = ("none", "caption-translation")
 _USUAL_SIDES = ("", "cross_lingual")
 
 
@@ -140,7 +140,7 @@ def detection(frame: pd.DataFrame) -> Table:
     for key, cells, n in means(frame, by, list(figures), counted="share_noisy"):
         data, lang, noise, kind, label, judge, side = key
         shown = f"{percent(noise)} {data}" if several else percent(noise)
-        shown += f", {signature_words.noise(kind)}" if kind not in _USUAL_NOISE else ""
+        shown += f", {signature_words.noise(kind)}" if kind not in (NONE, USUAL_NOISE) else ""
         named = str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"
         head = [Cell(float(noise), shown=shown), *[Cell(lang)] * several, Cell(label), Cell(named), n]
         rows.append(Row([*head, *cells], block=f"{shown} {lang}", ceiling=judge == ORACLE))

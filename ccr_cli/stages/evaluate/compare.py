@@ -20,6 +20,7 @@ from ccr_cli.artifacts.signature import (
     LABELLED,
     MT,
     TRANSLATE_TEST,
+    USUAL_NOISE,
     Signature,
     read_fusion,
     read_noise,
@@ -44,7 +45,6 @@ MUST_AGREE = ("data", "split", "lang", "caption_set", "q", "gallery", "dir", "pr
 _TELLING = ("pos", "caption_set", "ties", "gallery", "q", "data")
 """Keys that distinguish comparisons of the same data, split, protocol and language."""
 FIGURES = ("SumR", "mAP", *(f"{d}.{name}" for d in DIRECTIONS for name in ("R@1", "R@5", "R@10", "MedR", "mAP")))
-_USUAL_NOISE = "caption-translation"
 _SEEDED = ("seed", "triplets", "dropped", "validation")
 """Keys of a run's configuration that may differ between its repetitions."""
 Setting = tuple[str, ...]
@@ -72,7 +72,7 @@ class RunResult:
         ratio, kind = self.result["noise"], read_noise(self.fields["noise"])
         if not ratio:
             return "no noise"
-        switched = f" ({signature_words.noise(kind[0])})" if kind and kind[0] != _USUAL_NOISE else ""
+        switched = f" ({signature_words.noise(kind[0])})" if kind and kind[0] != USUAL_NOISE else ""
         return f"{percent(ratio)} noise{switched}"
 
     @property
@@ -188,6 +188,8 @@ class Comparison:
         interval = f"95% interval {ends(d.low, d.high)}, p = {line.p_holm:.2g}"
         interval += "" if self.chance is None else f"; chance: {metric(self.chance)}"
         if line.verdict == "undecided":
+            if line.p_holm is not None and line.p_holm < paired.ALPHA:
+                interval += "; the interval contains 0"
             difference = decimal(d.estimate, sign=True)
             minus = f"{self.second} minus {self.first}: {name} {difference} ({interval})"
             return f"no certain difference; {minus}"
@@ -225,6 +227,9 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
     blocks = _systems(inputs, results, by)
     every_one = [system for systems in blocks.values() for system in systems]
     if len(every_one) < 2:
+        if inputs.named and not results:
+            kinds = " and ".join(f"{inputs.workspace.relative(a.path)} ({a.kind})" for a in inputs.named)
+            raise UsageError(f"only runs and evaluations are compared, not {kinds}", hint="ccr compare RUN RUN")
         message = "there are not two to compare" + (": all artifacts are of one run" if results else "")
         raise UsageError(message, hint="ccr compare RUN RUN, or evaluations of two runs")
     if all(len(systems) < 2 for systems in blocks.values()):
@@ -232,10 +237,11 @@ def compare(inputs: Inputs, *, every: bool = False, by: Sequence[str] = ()) -> l
         hint = f"name runs of one condition, or compare them nevertheless: --by {NO_CONDITION}"
         raise UsageError(f"no two systems were trained under the same condition: {those}", hint=hint)
     head = every_one[0].label
+    if alone := [f"{systems[0].label} ({condition})" for condition, systems in blocks.items() if len(systems) < 2]:
+        warn(f"left out, because no other system was trained under the same condition: {', '.join(alone)}")
     comparisons = []
     for condition, systems in blocks.items():
         if len(systems) < 2:
-            warn(f"{systems[0].label} is left out: nothing else has {condition}")
             continue
         ordered = sorted(systems, key=lambda system: system.label != head)
         comparisons += _compare_block(inputs, ordered, condition, every=every)

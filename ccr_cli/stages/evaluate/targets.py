@@ -106,7 +106,7 @@ def own_target(inputs: Inputs, ensemble: Ensemble, options: EvaluationOptions) -
     inputs.note(ensemble.first.features, *translated)
     translations = pd.concat(map(_with_quality, translated)) if translated else None
     protocol = protocol_of(own, options)
-    split = Split.of(own, protocol.split)
+    split = _split(own, protocol)
     table, trained = None, run.langs(settings)
     if options.file:
         table = read_queries(options.file, split, options.langs, trained)
@@ -295,12 +295,21 @@ def _available_sets(split: Split, langs: Sequence[str], protocol: Protocol) -> s
     return f"--caption-set {' or '.join(sorted(set(sets)))}" if chosen and len(sets) else None
 
 
+def _split(data: Dataset, protocol: Protocol) -> Split:
+    """The split of a protocol; ArtifactError if it has no items, naming the splits that have some."""
+    split = Split.of(data, protocol.split)
+    if split.items.empty:
+        others = [name for name in ("test", "val-report", "val") if len(Split.of(data, name).items)]
+        hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
+        refuse_empty(split.items, protocol.split, data.name, hint)
+    return split
+
+
 def _other(
     own: Dataset, data: Dataset, feats: base.Artifact, settings: Mapping[str, Any], options: EvaluationOptions
 ) -> Target:
     protocol = protocol_of(data, options)
-    split = Split.of(data, protocol.split)
-    refuse_empty(split.items, protocol.split, data.name)
+    split = _split(data, protocol)
     folds = fold_of(split.items, protocol, data.name)
     _refuse_languages(protocol, options.langs)
     whole = split.where(split.items["item_id"].isin(folds))

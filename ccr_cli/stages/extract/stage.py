@@ -206,7 +206,7 @@ class ExtractJob:
         if not self.options.retry_failed and count > self.options.max_failed * total:  # a retry needs few of them
             most, first = f"--max-failed {self.options.max_failed:g}", f"the first: {next(iter(absent))}, in {root}"
             problem = f"{count} of {total} media files do not exist, more than {most}; {first}"
-            raise CcrError(problem, hint="set the folder with --media-root FOLDER, or raise --max-failed")
+            raise CcrError(problem, hint="their folder: --media-root FOLDER; or features that you have: --from FILE")
         return [root / name for name in names if name not in absent]
 
     def _building(self, workspace: Workspace) -> AbstractContextManager[Build]:

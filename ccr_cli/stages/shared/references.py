@@ -156,6 +156,9 @@ def _unknown(workspace: Workspace, word: str, kinds: Sequence[str]) -> ArtifactE
             return ArtifactError(f"{word} is unfinished", hint=further)
         if place.is_dir() and place != workspace.root and place.name not in FOLDERS.values():
             return ArtifactError(f"{word} has no {RECORD}, so it is not an artifact", hint="list artifacts: ccr show")
+    if Path(word).is_file():
+        hint = f"ccr data import {shlex.quote(word)}, if it is a table of captions"
+        return ArtifactError(f"{word} is a file, not an artifact", hint)
     folder = [kind for kind, name in FOLDERS.items() if name == word.split("/")[0]]
     places = workspace.places()
     paths = [path for _, path in places]

@@ -6,6 +6,7 @@ from typing import Any
 
 from ccr_cli import registry
 from ccr_cli.artifacts import base, dataset, features
+from ccr_cli.artifacts.signature import USUAL_NOISE, noise_kind
 from ccr_cli.artifacts.workspace import stem
 from ccr_cli.stages.extract import stage as extract
 from ccr_cli.stages.shared.options import configure, default_request
@@ -24,24 +25,26 @@ def run_name(
 ) -> str:
     """Names a run; the name depends on requests alone, not on the workspace or the names of its sources.
 
-    It is `DATA-LANG-METHOD-seedN`, with preset and noise ratio after the method. The encoder follows the data set, and
-    the engine its language, if they differ from what `ccr extract` and `ccr translate --lang LANG` choose. Six hex
-    digits encode everything else that differs from the defaults (for the method and preset: `usual`): options of the
-    run, of its translations, features and teacher, and further translations.
+    It is `DATA-LANG-METHOD-seedN`, with preset and noise ratio after the method, and the kind of noise unless it is
+    the usual one. The encoder follows the data set, and the engine its language, if they differ from what `ccr extract`
+    and `ccr translate --lang LANG` choose. Six hex digits encode everything else that differs from the defaults (for
+    the method and preset: `usual`): options of the run, of its translations, features and teacher, and further
+    translations.
     """
     spelled_out = {k: request[k] for k in ("method", "lang", "seed", "preset", "alternatives") if k in request}
     defaults = default_request(TrainingOptions) | usual | spelled_out
-    usual_noise = {"style": "caption", "target": "translation", "seed": request["seed"]}
-    if request["noise"] and usual_noise.items() <= request["noise"].items():
-        defaults["noise"] = request["noise"]
+    drawn = request["noise"] or {}
+    if drawn.get("seed") == request["seed"]:
+        defaults["noise"] = drawn
     first = [artifacts[0] for artifacts in sources.by_language.values()]
     translated = [_translation(artifact, data) for artifact in first]
     of_sources: dict[str, Any] = {"teacher_run": of_teacher(teacher, request) if teacher else {}}
     encoder, of_features = _features(sources.features, data)
     engines = [engine for engine, _ in translated] or [""]
     langs = [part for pair in zip(sources.langs, engines, strict=True) for part in pair]
-    noise = f"noise{request['noise']['ratio']:g}" if request["noise"] else ""
-    parts = [data.name, encoder, *langs, request["method"], request["preset"], noise]
+    kind = noise_kind(drawn)
+    noise = [f"noise{drawn['ratio']:g}", *([] if kind == USUAL_NOISE else [kind])] if drawn else []
+    parts = [data.name, encoder, *langs, request["method"], request["preset"], *noise]
     readable = "-".join([*(part for part in parts if part), f"seed{request['seed']}"])
     second: Any = sources.second.request if sources.second else None
     if sources.alternatives:

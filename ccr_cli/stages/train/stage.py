@@ -87,6 +87,8 @@ def train_on(inputs: Inputs, sources: Sources, options: TrainingOptions, ranks: 
         many = "two translations into the only" if mix == "first" else "several translations into one"
         raise UsageError(f"--translation-mix {mix} goes with {many} language", hint="name them: ccr train ONE TWO")
     module = registry.load("methods", options.method)
+    if "judge" in options.settings:
+        registry.check("judges", str(options.settings["judge"]))
     if options.preset is not None and options.preset not in module.Method.PRESETS:
         known = ", ".join(module.Method.PRESETS) or "none"
         raise UsageError(

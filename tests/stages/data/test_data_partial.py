@@ -75,3 +75,18 @@ def test_a_split_without_human_captions_names_another(tmp_path: Path) -> None:
     assert done.code == 4 and "no human es captions for its test items: the data set is partial" in done.err, done.err
     assert "try: --split val-report or val" in done.err
     toy.ok("evaluate", "--split", "val-report", *CPU, workspace=space)
+
+
+def test_data_without_test_items_name_another_split(tmp_path: Path) -> None:
+    folder = toy.toy("small")
+    tested = {item[0] for item in folder.items if item[1] == "test"}
+    folder.items = [each for each in folder.items if each[0] not in tested]
+    folder.captions = [each for each in folder.captions if each[1] not in tested]
+    space = tmp_path / "space"
+    toy.ok("data", "import", folder.write(tmp_path / "small"), workspace=space)
+    toy.ok("extract", *toy.ENCODER, workspace=space)
+    toy.ok("translate", "--lang", "es", workspace=space)
+    toy.ok("train", "--method", "infonce", "--epochs", "1", *toy.SMALL, workspace=space)
+    done = toy.ccr("evaluate", *CPU, workspace=space)
+    assert done.code == 4 and "small has no test items" in done.err, done.err
+    assert "try: --split val-report or val" in done.err

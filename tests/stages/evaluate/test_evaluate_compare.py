@@ -151,9 +151,14 @@ def test_a_grid_is_compared_within_equal_noise(trained: dict[str, Path], chain: 
     ]
     assert told[0]["what"] == "toy test, queries in es, 40% noise"
     lone = toy.ok("compare", uml, trained["noisy"], trained["basic0"], workspace=root)
-    assert "basic is left out" in lone.err and "no noise" in lone.err and len(table(lone.out)["data"].unique()) == 1
+    assert "under the same condition: basic (no noise)" in lone.err and len(table(lone.out)["data"].unique()) == 1
     by_engine = toy.ok("compare", uml, trained["basic0 test"], "--by", "mt", "--json", workspace=root)
     assert json.loads(by_engine.out)["comparisons"][0]["condition"].startswith("mt recorded:")
+
+
+def test_only_runs_and_evaluations_are_compared(chain: Chain) -> None:
+    done = chain.ccr("compare", chain.find("dataset").path, chain.find("features").path)
+    assert done.code == 2 and "not datasets/toy (dataset) and features/toy/" in done.err
 
 
 def test_a_grid_in_latex(trained: dict[str, Path], chain: Chain) -> None:

@@ -71,6 +71,13 @@ def test_each_of_several_runs_may_bring_its_own(finished: Chain) -> None:
     toy.ok("evaluate", *(each.path for each in runs), *own, *CPU, workspace=finished.root)
 
 
+def test_a_table_is_no_artifact(finished: Chain, tmp_path: Path) -> None:
+    table = tmp_path / "few captions.csv"
+    table.write_text("item_id,text_en\n")
+    done = finished.ccr("train", table)
+    assert done.code == 4 and "is a file, not an artifact" in done.err and f"ccr data import '{table}'" in done.err
+
+
 def artifact(place: Path, name: str, about: object) -> base.Artifact:
     folder = place / name
     folder.mkdir()

@@ -141,7 +141,7 @@ def planned(chain: Chain, *texts: str, **wanted: object) -> list[SweepCell]:
     ("texts", "wanted", "message"),
     [
         (["lr=0.01,fast"], {}, "--set lr=fast: expected a number"),
-        (["judge=none,gmn"], {}, "no judge 'gmn'"),
+        (["judge=none,gmn"], {}, "unknown judge 'gmn'"),
         (["lr=0.01,-1", "seed=0,1"], {}, "lr > 0"),
         (["method=uml,infonce", "beta=0.1,0.2"], {}, "method infonce has no option 'beta'"),
         (["preset=paper,papr"], {}, "uml has no preset 'papr'"),
