@@ -4,7 +4,8 @@ Synthetic items with five captions each, features of 512 dimensions and one reco
 20,000 words (by Zipf's law); its captions name some of them, its features are the sum of their random vectors, and a
 caption's translation replaces each word by another one. Validation and test have 500 items each, at every size, so
 only what grows with the training set grows. `train` is one epoch of `infonce` with 40 % of the translations switched,
-`report` has the run's evaluation and diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its
+`train uml` one of `uml`, whose judge `triangle` then reads all triplets, `report` has the first run's evaluation and
+diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its
 largest resident memory, including files that it maps, `own_mib` (Linux), in table and figure, without these.
 
 The results in `results/scale/stages.jsonl` were measured in a control group with a limit:
@@ -39,12 +40,14 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale.md"
 RESULTS = Path(__file__).resolve().parent / "results" / "scale"
 GB = 1e9 / 2**20
 """MiB in 10^9 bytes."""
+TRAINED = "--noise 0.4 --epochs 1 --batch-size 512 --device cpu"
 STAGES = {
     "generate": "",
     "import": "data import {file} --name synthetic",
     "translate": "translate datasets/synthetic --lang zh --engine recorded",
     "extract": "extract datasets/synthetic --from {features} --encoder-name synthetic",
-    "train": "train --method infonce --noise 0.4 --epochs 1 --batch-size 512 --device cpu --name run",
+    "train": f"train --method infonce {TRAINED} --name run",
+    "train uml": f"train --method uml {TRAINED} --name uml",
     "evaluate": "evaluate runs/run --device cpu",
     "diagnose": "diagnose runs/run --device cpu --name pairs",
     "report": "report --name report",
@@ -143,6 +146,8 @@ def block(measured: list[dict[str, Any]]) -> str:
     titles = [*(f"{size:,} items" for size in sizes), f"{10 * sizes[-1]:,}: memory"]
     lines = [f"|stage|{'|'.join(titles)}|", "|---" * (len(titles) + 1) + "|"]
     for stage in list(STAGES)[1:]:
+        if any((stage, size) not in found for size in sizes):
+            continue
         of_stage = [found[stage, size] for size in sizes]
         cells = [f"{ms_per_item(row):.2f}; {row['own_mib'] / GB:.1f}" for row in of_stage]
         (x, y), (last_x, last_y) = ((row["items"], row["own_mib"] / GB) for row in of_stage[-2:])
@@ -160,7 +165,7 @@ def figure(measured: list[dict[str, Any]]) -> str:
     """CPU time per item and memory of each stage by the number of items, all axes logarithmic; as SVG."""
     from ccr_cli.report.figures.canvas import drawing, new_figure, to_svg
 
-    colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08")
+    colors = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#7f3b08", "#000000")
     sizes = sorted({row["items"] for row in measured})
     with drawing():
         drawn = new_figure(11, 4.4)
@@ -170,8 +175,10 @@ def figure(measured: list[dict[str, Any]]) -> str:
             (lambda row: row["own_mib"] / GB, "memory of its own (GB)", (0.25, 0.5, 1, 2, 4, 8, 16)),
         )
         for ax, (value, what, ticks) in zip(axes, panels, strict=True):
-            for stage, color, marker in zip(list(STAGES)[1:], colors, "os^DvPXh", strict=True):
+            for stage, color, marker in zip(list(STAGES)[1:], colors, "os^*DvPXh", strict=True):
                 line = sorted((row["items"], value(row)) for row in measured if row["stage"] == stage)
+                if not line:
+                    continue
                 ax.plot(*zip(*line, strict=True), color=color, marker=marker, label=stage)
             ax.set(xscale="log", yscale="log", xlabel="items, five captions each", title=what)
             ax.set_xticks(sizes, [f"{size:,}" for size in sizes])
