@@ -637,9 +637,11 @@ def about_block(results: Results) -> str:
     states = len({row["code"] for row in results.rows})
     dirty = sum(not code.reproducible(row["code"]) for row in results.rows)
     unknown = sum("sources" not in row for row in results.rows)
+    carried = sum("sources_before" in row for row in results.rows)
     return (
         f"{len(results.rows)} runs by {states} states of the code, which `runs.jsonl` names by run; {dirty} ({DIRTY}) "
-        f"name no clean commit; {unknown} have no hash of their method's files. {shown}."
+        f"name no clean commit; {unknown} have no hash of their method's files; {carried} are of "
+        f"files that changed since, with the same bits where old and new code were compared. {shown}."
     )
 
 
