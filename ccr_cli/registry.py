@@ -265,7 +265,7 @@ def check(group: str, name: str) -> None:
     known = names(group)
     where = f"they are the files of {_ROOT / group}, with - for _, and those of installed packages (ccr plugins)"
     hint = f"{did_you_mean(name, known)}known {group}: {', '.join(known)}; {where}"
-    raise UsageError(f"unknown {group[:-1]} {name!r}", hint)
+    raise UsageError(f"unknown {KINDS[group]} {name!r}", hint)
 
 
 def load(group: str, name: str) -> ModuleType:

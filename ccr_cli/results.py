@@ -84,9 +84,8 @@ class Result:
 
         about = [*summary(self.artifact, as_table=True)]
         lines = [each for each in about if not isinstance(each, Line) or (each.level <= 0 and not each.warning)]
-        warnings = [*(each.text for each in about if isinstance(each, Line) and each.warning), *self.warnings]
         texts = [each.text if isinstance(each, Line) else each for each in lines]
-        return render("result.html.j2", title=f"{self.kind} {self.path}", lines=texts, warnings=warnings)
+        return render("result.html.j2", title=f"{self.kind} {self.path}", lines=texts, warnings=self.warnings)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -238,6 +238,16 @@ def test_the_workspace_is_that_of_the_variable(made: dict[str, Any], monkeypatch
     assert "none-such" in caught.value.message
 
 
+def test_a_run_has_one_mismatch(made: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="noise is given 2 times") as caught:
+        ccr.train(made["translated"], noise=[0.0, 0.4])  # type: ignore[arg-type]
+    assert "noise=0.0,0.4" in str(caught.value.hint)
+
+
+def test_a_result_warns_as_the_command_does(made: dict[str, Any]) -> None:
+    assert any("too few to measure anything" in text for text in made["evaluation"].warnings)
+
+
 def test_artifacts_are_opened_with_what_their_kind_has(made: dict[str, Any]) -> None:
     workspace = made["run"].workspace
     assert isinstance(ccr.open_artifact("best:SumR", workspace=workspace), TrainingResult)

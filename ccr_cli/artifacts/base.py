@@ -359,11 +359,15 @@ def load(path: Path, kind: str | None = None) -> Artifact:
             raise ArtifactError(f"{path} is unfinished", hint="repeat the command that makes it; it continues")
         what = "has no artifact.json, so it is not an artifact" if path.exists() else "does not exist"
         raise ArtifactError(f"{path} {what}", hint="list the workspace's artifacts with: ccr show")
-    raw = read_json(record)
+    again = "move the folder away, and repeat the command that made the artifact"
+    try:
+        raw = read_json(record)
+    except ArtifactError as error:
+        raise ArtifactError(error.message, hint=again) from None
     own = SHAPES.get(str(raw.get("kind")), {}) if isinstance(raw, dict) else {}
     shape = SHAPES["record"] | {key: own[key] for key in ("request", "counts") if key in own}
     if wrong := problem(raw, shape):
-        raise ArtifactError(f"{record} is not an artifact record: {wrong}")
+        raise ArtifactError(f"{record} is damaged: {wrong}", hint=again)
     local = _local(path.resolve(), raw["id"])
     links = local.get("parents", {})
     artifact = Artifact(

@@ -24,6 +24,8 @@ SOFTMAX = "softmax"
 HUMAN, FILE, MT = KINDS = ("human", "file", "mt")
 """Kinds of queries: human captions, queries from a user's file, and machine-translated captions."""
 OWN_SPLIT = "own-split"
+SELECTED = "selected-on"
+"""In the value of `leak`: some of the searched items selected the epoch."""
 TRANSLATE_TEST = "translate-test"
 """Score fusion of weight 0: the query's machine translation into the source language searches in its place."""
 HALVES = "half-seed0"

@@ -311,6 +311,9 @@ def _warnings(results: Sequence[Result], expected: Sequence[float | None]) -> It
             steps += [f"more queries than {queries}"] if queries < FEW_QUERIES else []
             if result["method"] == PRETRAINED:
                 todo = ", ".join([*steps, "a model that knows the language, or translated queries (--translate-test)"])
+            elif result.get("zero_shot"):
+                known = f"a run that was trained for {result['lang']} on similar pictures"
+                todo = ", ".join([*steps, known, "or translated queries (--translate-test)"])
             else:
                 steps.append("more epochs (ccr train --epochs)")
                 steps += ["--method infonce"] if base_label(result["label"]) != BASELINE else []

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
-from ccr_cli.artifacts.signature import HUMAN, MT
+from ccr_cli.artifacts.signature import HUMAN, MT, SELECTED
 from ccr_cli.console import counted
 from ccr_cli.report.tables import chance, comparable
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
@@ -74,7 +74,10 @@ def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks |
         group = _group_words(rows, candidates, encoders, "noise-robust methods" if made_for_noise else "methods")
         subject = f"{method} (the best of {group})"
     kind = "" if view.queries == HUMAN else f" for {signature_words.queries(view.queries)}"
-    headline = f"{where}, {subject} reaches {view.named} {_mean(values)}{kind}"
+    few = ""
+    if view.few_queries:
+        few = f"{counted(view.few_queries, 'query is', 'queries are')} too few to measure anything. "
+    headline = f"{few}{where}, {subject} reaches {view.named} {_mean(values)}{kind}"
     other_encoders = _encoders(rows, win.against) if win else []
     differ = bool(encoders and other_encoders) and encoders != other_encoders
     if win:
@@ -85,8 +88,8 @@ def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks |
         headline += f", {_signed(win)}, which ignores noise{apart}{_chance(win)}"
 
     more = [signature_words.ABOUT_MT] if view.queries == MT else []
-    if view.few_queries:
-        more.append(f"{counted(view.few_queries, 'query is', 'queries are')} too few to measure anything.")
+    if SELECTED in view.setting.fields.get("leak", ""):
+        more.append("Items that chose the epochs are among those searched: --split val-report leaves them out.")
     more += [_near_chance(view.chance, method)] if view.chance is not None and _is_close(rows, method, view) else []
     if comparable.counterpart(frame, method, comparable.BASELINE) is None:
         variants = [label for label in comparable.methods(frame) if comparable.base_label(label) == comparable.BASELINE]

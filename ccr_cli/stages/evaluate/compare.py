@@ -25,7 +25,7 @@ from ccr_cli.artifacts.signature import (
     read_fusion,
     read_noise,
 )
-from ccr_cli.console import say, warn
+from ccr_cli.console import counted, say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
@@ -266,6 +266,9 @@ def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *,
         if artifact.path in own - used:
             warn(f"{artifact.name} is left out: the other systems were not evaluated in the same setting")
     names = _names(settings, first)
+    for setting in settings:
+        if few := evaluation.few_queries(first[setting].result):
+            warn(f"{names[setting]}: {counted(few, 'query is', 'queries are')} too few to measure anything")
     return [each for setting in settings for each in _compare(setting, having[setting], names[setting], condition)]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts import base, dataset
-from ccr_cli.artifacts.signature import own_split_value
+from ccr_cli.artifacts.signature import SELECTED, own_split_value
 from ccr_cli.artifacts.workspace import Workspace
 from ccr_cli.console import warn
 from ccr_cli.data.manifests import spaces
@@ -15,7 +15,6 @@ from ccr_cli.data.splits import ALL, items_of
 from ccr_cli.errors import ArtifactError
 from ccr_cli.stages.shared.splits import Split
 
-SELECTED = "selected-on"
 UNCHECKED = "unchecked"
 
 

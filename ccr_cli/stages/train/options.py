@@ -1,6 +1,6 @@
 """The options of `ccr train`: each field is a flag and, where marked, an entry of the run's request."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,12 +22,15 @@ CHOICES: dict[str, tuple[str | None, ...]] = {
 """Allowed values by option."""
 
 
-def _fraction(text: str) -> float:
-    """Parses `--noise`; UsageError if it is not a number (`40%` is not)."""
+def _fraction(texts: Sequence[str]) -> float:
+    """Parses `--noise`; UsageError if it is not one number (`40%` is not)."""
+    if len(texts) > 1:
+        problem = f"--noise is given {len(texts)} times, and a run has one mismatch"
+        raise UsageError(problem, hint=f"a run for each: --sweep noise={','.join(texts)}")
     try:
-        return float(text)
+        return float(texts[0])
     except ValueError:
-        raise UsageError(f"--noise {text}: not a number from 0 to 1", hint="--noise 0.4 is 40 %") from None
+        raise UsageError(f"--noise {texts[0]}: not a number from 0 to 1", hint="--noise 0.4 is 40 %") from None
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class TrainingOptions:
         "Fraction of mismatched triplets (0 to 1).",
         request=True,
         sweep=True,
-        command_line=(str | None, _fraction),
+        command_line=(list[str] | None, _fraction),
         metavar="<float>",
         show_default="none",
     )

@@ -157,7 +157,13 @@ def find_sources(
         for artifact in datasets:
             require_parent(translated[0], artifact)
     else:
-        data = inputs.one("dataset", "", lambda a: not paths or a.id in paths, hint="ccr data import noto-emoji")
+        data = inputs.one(
+            "dataset",
+            "",
+            lambda a: not paths or a.id in paths,
+            hint="ccr data import noto-emoji",
+            better=lambda a: a.counts.get("items.train", 0) > 0,
+        )
         if lang not in (None, dataset.read(data).source_lang):
             raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)
     feats = inputs.one(

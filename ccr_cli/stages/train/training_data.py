@@ -150,7 +150,8 @@ class TrainingData:
                 hint=f"ccr translate {languages} --back, or --set cycle_weight=0",
             )
         if "labels" in self.needs and triplets.label_V is None:
-            raise ArtifactError(f"{options.method} learns categories, and items of {sources.data.path} have no label")
+            problem = f"{options.method} learns categories, and items of {sources.data.path} have no label"
+            raise ArtifactError(problem, hint="import them with a column of labels: --columns label=NAME")
         if triplets.dropped:
             why = "the item has no features, or the caption has no translation"
             why += " or no back-translation" if "back" in self.needs or compared else ""

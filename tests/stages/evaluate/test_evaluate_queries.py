@@ -136,7 +136,19 @@ def test_few_queries_are_warned_of(finished: Chain) -> None:
     assert "toy es: 12 queries, too few to measure anything" in said and "--queries mt" in said
     assert "too few" not in evaluate(finished, "--queries", "mt").err, "there are 24"
     only = compose.overview(report.gather(Inputs.from_paths(Workspace(finished.root), [str(made)])))
-    assert "12 queries are too few to measure anything." in only.findings.more
+    assert only.findings.headline.startswith("12 queries are too few to measure anything. ")
+    other = finished.find("run", "infonce").path
+    compared = toy.ok("compare", made, other, "--by", "none", workspace=finished.root)
+    assert "12 queries are too few to measure anything" in compared.err
+
+
+def test_a_report_says_that_its_items_chose_the_epochs(finished: Chain) -> None:
+    said = {}
+    for split in ("val", "val-report"):
+        made = evaluate(finished, "--split", split, "--queries", "mt").made.path
+        seen = compose.overview(report.gather(Inputs.from_paths(Workspace(finished.root), [str(made)])))
+        said[split] = any("Items that chose the epochs" in sentence for sentence in seen.findings.more)
+    assert said == {"val": True, "val-report": False}
 
 
 def test_kinds_are_never_in_one_comparison_table_or_headline(finished: Chain, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,15 @@ def test_a_word_names_the_teacher_and_the_request_its_content(taught: Chain) -> 
     assert settings["features"] == piped.made.json("config.json")["features"] == taught.find("features").name
 
 
+def test_data_to_test_on_are_not_trained_on(taught: Chain, tmp_path: Path) -> None:
+    folder = toy.toy("tested")
+    for item in folder.items:
+        item[1] = "test"
+    toy.ok("data", "import", folder.write(tmp_path / "tested"), workspace=taught.root)
+    planned = toy.ok("train", "--method", "source-only", "--lang", "en", "--dry-run", workspace=taught.root).out
+    assert f"parent dataset\t{taught.find('dataset', 'toy').id[:12]}" in planned
+
+
 @pytest.mark.slow
 def test_the_usual_teacher_leaves_no_digits_in_the_name(workspace: Chain) -> None:
     toy.ok("train", "--method", "source-only", "--device", "cpu", workspace=workspace.root)
