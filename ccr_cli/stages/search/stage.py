@@ -68,7 +68,7 @@ class Hit:
     lang: str | None
     """Language of that caption."""
     probability: float | None = None
-    """Probability that the query describes this item; None if unknown (`Searcher.calibrate`)."""
+    """Probability that the query describes this item; None if unknown (`Searcher.calibrate`, or words never seen)."""
 
 
 @dataclass(frozen=True)
@@ -414,10 +414,11 @@ class Searcher:
         for name, (sim_K, at_K, uncertainty) in zip(names, self._nearest(query_QD, top), strict=True):
             pairs = zip(at_K.tolist(), sim_K.tolist(), strict=True)
             hits = [self._hit(place, at, value) for place, (at, value) in enumerate(pairs, 1)]
-            if cross_modal and self._probability:
+            known = picture or self._knows(name)
+            if cross_modal and known and self._probability:
                 p_K = self._probability.of(sim_K.tolist())
                 hits = [replace(hit, probability=p) for hit, p in zip(hits, p_K, strict=True)]
-            yield Answer(name, hits, uncertainty if cross_modal else None, picture, picture or self._knows(name))
+            yield Answer(name, hits, uncertainty if cross_modal else None, picture, known)
 
     def _knows(self, query: str) -> bool:
         try:

@@ -144,7 +144,8 @@ def _varied(options: TrainingOptions, values: Mapping[str, str]) -> TrainingOpti
             if isinstance(changed[key], int | float) and not 0 <= changed[key] < math.inf:
                 raise ValueError("expected a number from 0")
         except ValueError as error:
-            raise UsageError(f"--sweep {_dashed(key)}={values[key]}: {error}") from None
+            hint = "commas between values: --sweep noise=0,0.4 --sweep seed=0,1,2"
+            raise UsageError(f"--sweep {_dashed(key)}={values[key]}: {error}", hint) from None
     settings = {key: text for key, text in values.items() if key not in FLAGS}
     varied = replace(options, **changed, settings={**options.settings, **settings})
     varied.check()

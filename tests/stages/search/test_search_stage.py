@@ -107,6 +107,8 @@ def test_more_similar_results_are_more_probable(chain: Chain) -> None:
     assert probabilities == sorted(probabilities, reverse=True) and 0 < probabilities[-1] < probabilities[0] < 1
     among_captions = search(chain, "rojo", "--find", "captions")["hits"]
     assert not any("probability" in hit for hit in among_captions), "nothing was fitted between texts"
+    unknown = search(chain, "xyzzy qqq")
+    assert not unknown["known"] and not any("probability" in hit for hit in unknown["hits"])
 
 
 def test_a_method_without_uncertainty_says_none(chain: Chain) -> None:
