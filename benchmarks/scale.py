@@ -5,8 +5,8 @@ Synthetic items with five captions each, features of 512 dimensions and one reco
 caption's translation replaces each word by another one. Validation and test have 500 items each, at every size, so
 only what grows with the training set grows. `train` is one epoch of `infonce` with 40 % of the translations switched,
 `train uml` one of `uml`, whose judge `triangle` then reads all triplets, `report` has the first run's evaluation and
-diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its
-largest resident memory, including files that it maps, `own_mib` (Linux), in table and figure, without these.
+diagnosis. Each stage is a process of its own with one thread; `peak_mib` is its largest resident memory, including
+files that it maps, `own_mib` (Linux), in table and figure, without these.
 
 The results in `results/scale/stages.jsonl` were measured in a control group with a limit:
 
@@ -146,8 +146,6 @@ def block(measured: list[dict[str, Any]]) -> str:
     titles = [*(f"{size:,} items" for size in sizes), f"{10 * sizes[-1]:,}: memory"]
     lines = [f"|stage|{'|'.join(titles)}|", "|---" * (len(titles) + 1) + "|"]
     for stage in list(STAGES)[1:]:
-        if any((stage, size) not in found for size in sizes):
-            continue
         of_stage = [found[stage, size] for size in sizes]
         cells = [f"{ms_per_item(row):.2f}; {row['own_mib'] / GB:.1f}" for row in of_stage]
         (x, y), (last_x, last_y) = ((row["items"], row["own_mib"] / GB) for row in of_stage[-2:])
@@ -177,8 +175,6 @@ def figure(measured: list[dict[str, Any]]) -> str:
         for ax, (value, what, ticks) in zip(axes, panels, strict=True):
             for stage, color, marker in zip(list(STAGES)[1:], colors, "os^*DvPXh", strict=True):
                 line = sorted((row["items"], value(row)) for row in measured if row["stage"] == stage)
-                if not line:
-                    continue
                 ax.plot(*zip(*line, strict=True), color=color, marker=marker, label=stage)
             ax.set(xscale="log", yscale="log", xlabel="items, five captions each", title=what)
             ax.set_xticks(sizes, [f"{size:,}" for size in sizes])

@@ -157,13 +157,14 @@ def _read(name: str, own: dataclasses.Field[Any] | None, hint: Any, value: Any) 
             raise ValueError("no value; leave it out")
         if facts["command_line"]:
             kind, read = facts["command_line"]
+            takes_list = list[str] in (kind, *typing.get_args(kind))
             several = name == "set" and isinstance(value, Mapping) and value.values()
             if any(isinstance(each, list | tuple) for each in several or ()):
                 raise ValueError("one value for each option")
             words = _texts(value)
-            if len(words) > 1 and list[str] not in (kind, *typing.get_args(kind)):
-                raise ValueError("one value")
-            return read(words if list[str] in (kind, *typing.get_args(kind)) else words[0])
+            if len(words) > 1 and not takes_list:
+                raise ValueError("expected one value")
+            return read(words if takes_list else words[0])
         value = _typed(value, hint)
     except (ValueError, TypeError) as error:
         raise UsageError(f"{name}={value!r}: {error}") from None
@@ -277,11 +278,8 @@ def _in_keywords(text: str) -> str:
 
 
 def _made(kind: type[Made], artifact: Artifact | None, call: _Call) -> Made:
-    """Wraps an artifact as the result of a call, with what its summary warns of, and a warning if items failed."""
-    from ccr_cli.report.words.artifact_summaries import Line, summary
-
+    """Wraps an artifact as the result of a call, which warns if items failed."""
     assert artifact is not None, "only `torchrun` makes an artifact in another process"
-    call.warnings += [each.text for each in summary(artifact) if isinstance(each, Line) and each.warning]
     if failed := artifact.counts.get("failed"):
         call.warnings.append(f"{failed} failed: see `failures`, and {artifact.path / FAILURES}")
     return kind(artifact, call.warnings)
@@ -661,7 +659,7 @@ def open_artifact(artifact: PathLike, *, workspace: PathLike | None = None, verb
         if len(call.artifacts) != 1:
             raise UsageError(f"open_artifact opens one artifact, not {len(call.artifacts)}")
         opened = Inputs.open("", call.artifacts, call.workspace, makes=False).named[0]
-        return _made(KINDS.get(opened.kind, Result), opened, call)
+        return KINDS.get(opened.kind, Result)(opened, call.warnings)
 
 
 @_command("plugins")

@@ -18,6 +18,8 @@ from ccr_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from ccr_cli.report.content import ExampleSearch
+    from ccr_cli.report.tables.table import Table
+    from ccr_cli.report.words.artifact_summaries import Line
     from ccr_cli.stages.evaluate.compare import Comparison
     from ccr_cli.stages.search.stage import Answer
 
@@ -33,7 +35,7 @@ class Result:
 
     artifact: base.Artifact = field(repr=False)
     """Its record: `request`, `parents`, `files`, ..."""
-    warnings: Sequence[str] = field(default=(), repr=False)
+    _said: Sequence[str] = field(default=(), repr=False)
     """The warnings of the call that made it."""
 
     def __fspath__(self) -> str:
@@ -73,6 +75,19 @@ class Result:
         return base.home(self.path) or self.path.parent
 
     @cached_property
+    def warnings(self) -> list[str]:
+        """What its summary warns of, and the warnings of the call that made it."""
+        from ccr_cli.report.words.artifact_summaries import Line
+
+        return [*(each.text for each in self._summary if isinstance(each, Line) and each.warning), *self._said]
+
+    @cached_property
+    def _summary(self) -> list[Line | Table]:
+        from ccr_cli.report.words.artifact_summaries import summary
+
+        return [*summary(self.artifact, as_table=True)]
+
+    @cached_property
     def failures(self) -> pd.DataFrame:
         """The items that failed, with their errors."""
         name = base.FAILURES
@@ -80,10 +95,9 @@ class Result:
 
     def _repr_html_(self) -> str:
         from ccr_cli.report.page.rendering import render
-        from ccr_cli.report.words.artifact_summaries import Line, summary
+        from ccr_cli.report.words.artifact_summaries import Line
 
-        about = [*summary(self.artifact, as_table=True)]
-        lines = [each for each in about if not isinstance(each, Line) or (each.level <= 0 and not each.warning)]
+        lines = [each for each in self._summary if not isinstance(each, Line) or (each.level <= 0 and not each.warning)]
         texts = [each.text if isinstance(each, Line) else each for each in lines]
         return render("result.html.j2", title=f"{self.kind} {self.path}", lines=texts, warnings=self.warnings)
 

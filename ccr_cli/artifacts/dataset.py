@@ -81,6 +81,11 @@ def counts(items: pd.DataFrame, captions: pd.DataFrame, failed: int) -> dict[str
     return {**dict(sorted(numbers.items())), "failed": failed}
 
 
+def has_training_items(artifact: Artifact) -> bool:
+    """Whether a data set has training items."""
+    return artifact.counts.get("items.train", 0) > 0
+
+
 def media_root(artifact: Artifact) -> Path | None:
     """Returns the folder of a data set's media: inside the artifact, or where the import found them.
 

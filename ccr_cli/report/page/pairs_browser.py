@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 
 from ccr_cli.artifacts.diagnosis import RARE
-from ccr_cli.artifacts.signature import NONE, USUAL_NOISE
 from ccr_cli.console import plain
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import comparable
@@ -58,7 +57,7 @@ def groups(material: ReportData, main: comparable.View, findings: Findings) -> I
         noise, kind, seed, data = key
         diagnoses = {label: groups[key][label] for label in sorted(groups[key], key=comparable.method_order)}
         details = [f"noise seed {seed}"] if seed else []
-        details += [signature_words.noise(kind)] if kind not in ("", NONE, USUAL_NOISE) else []
+        details += filter(None, [signature_words.unusual_noise(kind)])
         tables = {label: diagnosis.load_pairs(_COLUMNS) for label, diagnosis in diagnoses.items()}
         langs = {lang for table in tables.values() for lang in table["lang"].unique()}
         labels = {label: label_with_judge(label, diagnosis) for label, diagnosis in diagnoses.items()}

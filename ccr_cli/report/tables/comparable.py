@@ -343,9 +343,7 @@ def _title(row: "pd.Series[Any]", kind: str) -> str:
     rules = signed.rules.rules if signed else signature.FULL
     if rules not in (signature.FULL, signature.LABELLED):
         parts.append(f"protocol {rules}")
-    if kind not in (signature.NONE, signature.USUAL_NOISE):
-        parts.append(signature_words.noise(kind))
-    return ", ".join(parts)
+    return ", ".join(filter(None, [*parts, signature_words.unusual_noise(kind)]))
 
 
 def aggregate(frame: pd.DataFrame, by: Sequence[str], figures: Sequence[str]) -> pd.DataFrame:

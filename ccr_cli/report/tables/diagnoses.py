@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
-from ccr_cli.artifacts.signature import NONE, USUAL_NOISE
 from ccr_cli.report.content import ReportData, RunDiagnosis
 from ccr_cli.report.tables import comparable
 from ccr_cli.report.tables.retrieval import BEST_NOTE, METHOD, NOISE, NUMBER, SPREAD_NOTE, means
@@ -140,7 +139,7 @@ def detection(frame: pd.DataFrame) -> Table:
     for key, cells, n in means(frame, by, list(figures), counted="share_noisy"):
         data, lang, noise, kind, label, judge, side = key
         shown = f"{percent(noise)} {data}" if several else percent(noise)
-        shown += f", {signature_words.noise(kind)}" if kind not in (NONE, USUAL_NOISE) else ""
+        shown = ", ".join(filter(None, [shown, signature_words.unusual_noise(kind)]))
         named = str(judge) if side in _USUAL_SIDES else f"{judge}, {side}"
         head = [Cell(float(noise), shown=shown), *[Cell(lang)] * several, Cell(label), Cell(named), n]
         rows.append(Row([*head, *cells], block=f"{shown} {lang}", ceiling=judge == ORACLE))

@@ -8,7 +8,6 @@ import pandas as pd
 
 from ccr_cli.artifacts.label import ORACLE, Label
 from ccr_cli.artifacts.signature import HUMAN, MT, SELECTED
-from ccr_cli.console import counted
 from ccr_cli.report.tables import chance, comparable
 from ccr_cli.report.tables.differences import QueryRanks, Recovery, intervals_overlap, recovery
 from ccr_cli.report.words import signature_words
@@ -74,9 +73,7 @@ def findings(view: comparable.View, diagnoses: pd.DataFrame, ranks: QueryRanks |
         group = _group_words(rows, candidates, encoders, "noise-robust methods" if made_for_noise else "methods")
         subject = f"{method} (the best of {group})"
     kind = "" if view.queries == HUMAN else f" for {signature_words.queries(view.queries)}"
-    few = ""
-    if view.few_queries:
-        few = f"{counted(view.few_queries, 'query is', 'queries are')} too few to measure anything. "
+    few = f"{signature_words.too_few(view.few_queries)}. " if view.few_queries else ""
     headline = f"{few}{where}, {subject} reaches {view.named} {_mean(values)}{kind}"
     other_encoders = _encoders(rows, win.against) if win else []
     differ = bool(encoders and other_encoders) and encoders != other_encoders

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ccr_cli.artifacts import signature
+from ccr_cli.console import counted
 
 FOLLOWING = ("q", "gallery", "dir", "pos")
 """Fields that follow from captions and protocol: named only where nothing else distinguishes results."""
@@ -24,6 +25,24 @@ def noise(kind: str) -> str:
     'captions and translations switched together'
     """
     return WORDS["noise"].get(kind, f"{kind} noise")
+
+
+def unusual_noise(kind: str) -> str:
+    """The kind of noise; empty without noise, and for the usual one, of which nothing is said but its ratio.
+
+    >>> unusual_noise("caption-pair"), unusual_noise("caption-translation")
+    ('captions and translations switched together', '')
+    """
+    return "" if kind in ("", signature.NONE, signature.USUAL_NOISE) else noise(kind)
+
+
+def too_few(queries: int) -> str:
+    """Says that queries are too few.
+
+    >>> too_few(1), too_few(12)
+    ('1 query is too few to measure anything', '12 queries are too few to measure anything')
+    """
+    return f"{counted(queries, 'query is', 'queries are')} too few to measure anything"
 
 
 def fusion(value: str) -> str:

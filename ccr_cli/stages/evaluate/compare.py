@@ -20,12 +20,11 @@ from ccr_cli.artifacts.signature import (
     LABELLED,
     MT,
     TRANSLATE_TEST,
-    USUAL_NOISE,
     Signature,
     read_fusion,
     read_noise,
 )
-from ccr_cli.console import counted, say, warn
+from ccr_cli.console import say, warn
 from ccr_cli.errors import ArtifactError, UsageError
 from ccr_cli.metrics import bootstrap, paired
 from ccr_cli.metrics.bootstrap import DIRECTIONS
@@ -72,8 +71,8 @@ class RunResult:
         ratio, kind = self.result["noise"], read_noise(self.fields["noise"])
         if not ratio:
             return "no noise"
-        switched = f" ({signature_words.noise(kind[0])})" if kind and kind[0] != USUAL_NOISE else ""
-        return f"{percent(ratio)} noise{switched}"
+        other = signature_words.unusual_noise(kind[0]) if kind else ""
+        return f"{percent(ratio)} noise{f' ({other})' if other else ''}"
 
     @property
     def fused(self) -> bool:
@@ -268,7 +267,7 @@ def _compare_block(inputs: Inputs, systems: Sequence[System], condition: str, *,
     names = _names(settings, first)
     for setting in settings:
         if few := evaluation.few_queries(first[setting].result):
-            warn(f"{names[setting]}: {counted(few, 'query is', 'queries are')} too few to measure anything")
+            warn(f"{names[setting]}: {signature_words.too_few(few)}")
     return [each for setting in settings for each in _compare(setting, having[setting], names[setting], condition)]
 
 

@@ -1,6 +1,6 @@
 """What a run is evaluated on: its own data set, or others, each with its protocol, languages and leaks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -278,11 +278,9 @@ def _without_captions(split: Split, lang: str, protocol: Protocol, machine: bool
     if lang not in data.languages():
         available = f"it has: {', '.join(data.languages())}"
         return ArtifactError(f"{data.name} has no human captions in {lang!r}", hint=f"{by_machine or available}; {own}")
-    candidates = (Split.of(data, name) for name in ("test", "val-report", "val"))
-    others = [other.name for other in candidates if not captions_of(other, lang, protocol).empty]
     of = f" of the set {protocol.caption_set!r}" if protocol.caption_set else ""
     partial = f": the data set is partial, see ccr data describe {data.name}" if data.manifest.get("partial") else ""
-    hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
+    hint = _other_splits(data, protocol, lambda other: not captions_of(other, lang, protocol).empty)
     problem = f"{data.name} has no human {lang} captions{of} for its {protocol.split} items{partial}"
     usual = hint or _available_sets(split, [lang], protocol)
     return ArtifactError(problem, hint="; ".join(filter(None, [usual, by_machine, own])))
@@ -299,10 +297,14 @@ def _split(data: Dataset, protocol: Protocol) -> Split:
     """The split of a protocol; ArtifactError if it has no items, naming the splits that have some."""
     split = Split.of(data, protocol.split)
     if split.items.empty:
-        others = [name for name in ("test", "val-report", "val") if len(Split.of(data, name).items)]
-        hint = f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
-        refuse_empty(split.items, protocol.split, data.name, hint)
+        refuse_empty(split.items, protocol.split, data.name, _other_splits(data, protocol, lambda s: len(s.items) > 0))
     return split
+
+
+def _other_splits(data: Dataset, protocol: Protocol, fits: Callable[[Split], bool]) -> str | None:
+    """The hint with the splits that fit; None if none does, or the protocol sets the split."""
+    others = [name for name in ("test", "val-report", "val") if fits(Split.of(data, name))]
+    return f"--split {' or '.join(others)}" if others and protocol.name in COMMON_PROTOCOLS else None
 
 
 def _other(

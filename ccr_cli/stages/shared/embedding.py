@@ -55,14 +55,14 @@ def embed_visuals(
 def _joined(parts: Iterator[Tensor], count: int, folder: Path | None) -> Tensor:
     """Writes parts one after the other into a table of `count` rows, so that they are never in memory twice."""
     first, at = next(parts), 0
-    table_ND = empty_like(first, count, folder)
+    table_ND = _empty_like(first, count, folder)
     for part in chain([first], parts):
         table_ND[at : at + len(part)] = part
         at += len(part)
     return table_ND
 
 
-def empty_like(x_ND: Tensor, count: int, folder: Path | None) -> Tensor:
+def _empty_like(x_ND: Tensor, count: int, folder: Path | None) -> Tensor:
     """A table of `count` such rows whose values are not set; a large one on a CPU is in a file of `folder`."""
     shape = (count, *x_ND.shape[1:])
     return torch.from_numpy(arrays.empty(shape, folder)) if folder and x_ND.is_cpu else x_ND.new_empty(shape)
@@ -76,7 +76,7 @@ def taken(x_ND: Tensor, rows_R: Tensor, folder: Path | None = None) -> Tensor:
     """
     if not x_ND.is_cpu or not len(rows_R):
         return x_ND[rows_R]
-    table_RD = empty_like(x_ND, len(rows_R), folder)
+    table_RD = _empty_like(x_ND, len(rows_R), folder)
     for first in range(0, len(rows_R), AT_ONCE):
         ascending_B, from_B = rows_R[first : first + AT_ONCE].sort()
         for some, to in zip(torch.split(ascending_B, BATCH), torch.split(from_B + first, BATCH), strict=True):

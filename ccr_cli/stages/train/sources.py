@@ -162,7 +162,7 @@ def find_sources(
             "",
             lambda a: not paths or a.id in paths,
             hint="ccr data import noto-emoji",
-            better=lambda a: a.counts.get("items.train", 0) > 0,
+            better=dataset.has_training_items,
         )
         if lang not in (None, dataset.read(data).source_lang):
             raise ArtifactError(f"there is no translation of {data.name} into {lang}", hint=hint)

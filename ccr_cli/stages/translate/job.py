@@ -43,7 +43,7 @@ def training_data(inputs: Inputs, only: Path | None = None) -> base.Artifact:
     def fits(artifact: base.Artifact) -> bool:
         if listed is not None:
             return artifact.id in listed
-        return artifact.counts.get("items.train", 0) > 0 or artifact in inputs.named
+        return dataset.has_training_items(artifact) or artifact in inputs.named
 
     if not inputs.named or inputs.of_kind("dataset"):
         return inputs.one("dataset", "with training items", fits, hint="ccr data import noto-emoji")
